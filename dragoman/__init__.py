@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from dragoman.data.batch import Batch
     from dragoman.inference.translator import Translator
     from dragoman.model.transformer import Transformer
-    from dragoman.workflows.api import check, compare, evaluate, inspect, load, plan, train
-    from dragoman.workflows.run import Run
+    from dragoman.workflows.api.functions import check, compare, evaluate, inspect, load, plan, train
+    from dragoman.workflows.api.run import Run
 
 _MODULES = {
-    "workflows.api": ("train", "load", "evaluate", "compare", "inspect", "plan", "check"),
-    "workflows.run": ("Run",),
+    "workflows.api.functions": ("train", "load", "evaluate", "compare", "inspect", "plan", "check"),
+    "workflows.api.run": ("Run",),
     "inference.translator": ("Translator",),
     "model.transformer": ("Transformer",),
     "data.batch": ("Batch",),

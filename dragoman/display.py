@@ -1,4 +1,4 @@
-"""How records display themselves in a notebook: tables as HTML, without colours, so that dark themes work."""
+"""How records display themselves in a notebook: tables without colours, so that dark themes work, and whole pages."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -16,3 +16,9 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
     body = "".join(cells("td", row) for row in rows)
     return f"<table><thead>{cells('th', header)}</thead><tbody>{body}</tbody></table>"
+
+
+def html_page(page: str) -> str:
+    """A whole HTML page as a frame of a notebook, apart from the notebook's own style and scripts."""
+    style = "width: 100%; height: 40em; border: 1px solid #ccc"
+    return f'<iframe srcdoc="{escape(page, quote=True)}" style="{style}"></iframe>'

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.ter import TER
 
+from dragoman.display import html_table
 from dragoman.evaluation import metrics
 from dragoman.evaluation.significance import TRIALS, Significance, Statistics, resampled_scores, significance
 from dragoman.records import Score
@@ -90,6 +91,13 @@ class Comparison:
         rest = [one.a.name for one in self.metrics if not one.better]
         said = "; ".join(found + ([f"by {_join_names(rest)} no difference is shown"] if rest else []))
         return f"{said[0].upper()}{said[1:]}."
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.a.name, f"{one.a.value:.2f}", f"{one.b.value:.2f}", f"{one.significance.p_bootstrap:.3f}", one.better)
+            for one in self.metrics
+        ]
+        return f"<p>{self.verdict}</p>" + html_table(("metric", "A", "B", "p (bootstrap)", "better"), rows)
 
 
 def compare_outputs(

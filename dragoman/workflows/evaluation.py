@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from dragoman.config.loading import flag_of
+from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for
@@ -86,6 +87,22 @@ class EvaluationReport:
     whole: Evaluation
     without_leaks: Evaluation | None = None
     checklist: tuple[PhenomenonCount, ...] = ()
+
+    def _repr_html_(self) -> str:
+        parts = [("all sentences", self.whole), ("without leaked sentences", self.without_leaks)]
+        rows = [
+            (
+                score.name,
+                f"{score.value:.2f}",
+                " to ".join(f"{end:.2f}" for end in score.interval or ()),
+                name,
+                score.signature,
+            )
+            for name, part in parts
+            if part is not None
+            for score in part.scores
+        ]
+        return html_table(("metric", "score", "95 % interval", "data", "signature"), rows)
 
 
 @dataclass(frozen=True, slots=True)

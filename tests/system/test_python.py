@@ -116,7 +116,7 @@ MISTAKES: list[tuple[str, str, Callable[[], object]]] = [
      lambda: dragoman.train("text.en", "text.de", config="unclear.toml")),
     ("DataError", "train --src none.en --tgt text.de", lambda: dragoman.train("none.en", "text.de")),
     ("DataError", "train --src text.en --tgt short.de", lambda: dragoman.train("text.en", "short.de")),
-    ("DataError", "train --src text.de --tgt text.en --src-lang en --tgt-lang de",
+    ("ConfigError", "train --src text.de --tgt text.en --src-lang en --tgt-lang de",
      lambda: dragoman.train("text.de", "text.en", src_lang="en", tgt_lang="de")),
     ("ModelError", "train --src text.en --tgt text.de --from none",
      lambda: dragoman.train("text.en", "text.de", start_from="none")),

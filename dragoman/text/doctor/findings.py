@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
+
+from dragoman.display import html_table
 
 MOST_EXAMPLES = 3
 _SHOWN_CHARACTERS = 48
@@ -73,3 +76,11 @@ class Examination:
     def serious(self) -> tuple[CorpusFinding, ...]:
         """The serious findings."""
         return tuple(finding for finding in self.findings if finding.serious)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.kind, f"{one.count:,} {one.message}", "yes" if one.serious else "no", one.advice)
+            for one in self.findings
+        ]
+        table = html_table(("finding", "pairs", "serious", "advice"), rows) if rows else "<p>No findings.</p>"
+        return f"<p>{escape(self.name)}: {self.pairs:,} pairs</p>{table}"

@@ -7,6 +7,7 @@ of pyplot, so no window opens and no global registry keeps a figure alive.
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,11 +64,21 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> 
 
     Call this function and draw inside `drawing_style`.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _figure_class()(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
+
+
+@lru_cache(maxsize=1)
+def _figure_class() -> type["Figure"]:
+    """matplotlib's figure, which a notebook shows without ``%matplotlib inline``."""
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            return png_of(self)
+
+    return NotebookFigure
 
 
 def count_steps(axes: "Axes") -> None:

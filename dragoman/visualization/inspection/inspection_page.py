@@ -8,12 +8,28 @@ text as text only, so no sentence can inject markup or code.
 import base64
 import hashlib
 import json
+from dataclasses import fields
 from importlib.resources import files
 
+from dragoman.display import html_page
 from dragoman.visualization.inspection.inspection import Inspection
 
 _SCRIPTS = ("data.js", "sentence.js", "matrix.js", "decoding.js", "main.js")
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+class DisplayedInspection(Inspection):
+    """An inspection that a notebook displays as its page."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, inspection: Inspection) -> "DisplayedInspection":
+        """The same inspection, for a notebook."""
+        return cls(**{field.name: getattr(inspection, field.name) for field in fields(inspection)})
+
+    def _repr_html_(self) -> str:
+        return html_page(inspection_page(self))
 
 
 def inspection_page(inspection: Inspection, explore: str = "") -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.config import SETTINGS, Config, read_config
 from dragoman.errors import ConfigError
-from dragoman.workflows.keywords import overrides_of_keywords
+from dragoman.workflows.api.keywords import overrides_of_keywords
 
 
 def test_names_values_and_tables_become_the_text_of_flags() -> None:

@@ -1,17 +1,18 @@
 """`Run`, a training run in Python: scores, curves, report, translator, test sentences, and how to resume it."""
 
-import html
 import json
 import os
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card
+from dragoman.display import html_page, html_table
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.training.run.frozen_settings import frozen_config
-from dragoman.workflows.keywords import overrides_of_keywords
+from dragoman.workflows.api.keywords import overrides_of_keywords
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
@@ -45,8 +46,7 @@ class RunReport:
         return str(self.path)
 
     def _repr_html_(self) -> str:
-        page = html.escape(self.path.read_text(encoding="utf-8"), quote=True)
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 36em; border: 1px solid #ccc"></iframe>'
+        return html_page(self.path.read_text(encoding="utf-8"))
 
 
 class Run(os.PathLike[str]):
@@ -87,6 +87,12 @@ class Run(os.PathLike[str]):
         scores = ", ".join(f"{name} {value:.1f}" for name, value in self._latest_scores().items())
         languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
         return f"Run({str(self.path)!r}): {languages}, {card.steps:,} steps{', ' if scores else ''}{scores}"
+
+    def _repr_html_(self) -> str:
+        scores = self.scores
+        names = list(dict.fromkeys(name for row in scores.values() for name in row))
+        rows = [(data, *(f"{row[name]:.2f}" if name in row else "" for name in names)) for data, row in scores.items()]
+        return f"<p>{escape(repr(self))}</p>" + html_table(("data", *names), rows)
 
     @property
     def model(self) -> Path:

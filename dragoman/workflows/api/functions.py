@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from dragoman.errors import ConfigError, ModelError
+from dragoman.workflows.api.keywords import overrides_of_keywords
+from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.corpus import CorpusFiles, check_files
 from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
-from dragoman.workflows.keywords import overrides_of_keywords
 from dragoman.workflows.models import ModelRequest
 from dragoman.workflows.progress import TerminalProgress
-from dragoman.workflows.run import Run, train_in
 from dragoman.workflows.training.settings import RunRequest
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.workflows.training.planning import Plan
 
 PathName: TypeAlias = str | os.PathLike[str]
-Model: TypeAlias = "PathName | Run | Translator"
+AnyModel: TypeAlias = "PathName | Run | Translator"
 """A model folder, a run, or a loaded translator."""
 
 
@@ -169,7 +169,7 @@ def _folder_of(model: PathName | Run) -> Path:
 
 
 def evaluate(
-    model: Model,
+    model: AnyModel,
     src: PathName,
     ref: PathName,
     *,
@@ -265,7 +265,7 @@ def check(
     return check_files(CorpusFiles(train, dev, test, src_lang, tgt_lang), TerminalProgress())
 
 
-def inspect(model: Model, text: str, **settings: object) -> "Inspection":
+def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     """Translate a text, and record what happens inside the model: attention, probabilities and beam search.
 
     Parameters
@@ -286,12 +286,14 @@ def inspect(model: Model, text: str, **settings: object) -> "Inspection":
     ConfigError, DataError, ModelError
         As the command `dragoman inspect`.
     """
+    from dragoman.visualization.inspection.inspection_page import DisplayedInspection
     from dragoman.workflows.inspection import InspectionRequest, inspect_model
 
-    return inspect_model(InspectionRequest(_model_request(model, settings), text), TerminalProgress())
+    request = InspectionRequest(_model_request(model, settings), text)
+    return DisplayedInspection.of(inspect_model(request, TerminalProgress()))
 
 
-def _model_request(model: Model, settings: Mapping[str, object]) -> ModelRequest:
+def _model_request(model: AnyModel, settings: Mapping[str, object]) -> ModelRequest:
     """The request for a model, which may be loaded already."""
     overrides = overrides_of_keywords(settings, ("inference",))
     if isinstance(model, str | os.PathLike):
