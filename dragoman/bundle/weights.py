@@ -52,14 +52,9 @@ def check_file_size(path: Path, shapes: Shapes) -> None:
     least = sum(4 * math.prod(shape) for shape in shapes.values())
     most = least + _MAX_HEADER_BYTES * len(shapes)
     size = path.stat().st_size if path.exists() else 0
-    if size > most:
+    if size > most or 2 * size < least:  # 16-bit numbers and missing tensors are reported later, by name
         raise ModelError(
-            f"{path} has {size} bytes, but the model in config.toml takes at most {most}. "
-            "The file is of another model than config.toml."
-        )
-    if 2 * size < least:  # 16-bit numbers and missing tensors are reported later, by name
-        raise ModelError(
-            f"{path} has {size} bytes, but the model in config.toml needs at least {least}. "
+            f"{path} has {size} bytes, but the model in config.toml needs {least} to {most}. "
             "The file is of another model than config.toml."
         )
 

@@ -38,6 +38,7 @@ PreparationProgress: TypeAlias = Callable[[str, int], None]
 _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], list[int]]]
 """The ids of both texts of a pair in an epoch; the last number is the pair's index."""
 
+_OR_NEW_RUN = "or start a new run: another --out, with `--from` this run to keep what it learned."
 _CHUNK_PAIRS = 10_000
 _TESTS = ("test", "replay_test")
 _HELD_OUT_SEED = 1
@@ -210,14 +211,13 @@ class _Preparation:
             for (file, digest), (name, was) in zip(files.items(), before["files"].items(), strict=False):
                 if digest != was and Path(file).name != Path(name).name:
                     raise DataError(
-                        f"{file} is not the text that this run started with, which was {name}. Name that text, or "
-                        "start a new run: another --out, with `--from` this run to keep what it learned."
+                        f"{file} is not the text that this run started with, which was {name}. Name that text, "
+                        f"{_OR_NEW_RUN}"
                     )
                 if digest != was:
                     raise DataError(
                         f"{file} has changed since this run started, and a run cannot continue with other pairs. "
-                        "Restore the file, or start a new run: another --out, with `--from` this run to keep what it "
-                        "learned."
+                        f"Restore the file, {_OR_NEW_RUN}"
                     )
             self.key = before["key"]
             changed = [part for part in _TESTS if _recorded_test(before, part) != self._identities[part]]
@@ -300,8 +300,7 @@ class _Preparation:
             if self._excluded_gone:
                 raise DataError(
                     f"{self._folder} is incomplete and cannot be made again with the same pairs: the test set that was "
-                    "kept out of training is not the one named now. Name the earlier one, or start a new run: another "
-                    "--out, with `--from` this run to keep what it learned."
+                    f"kept out of training is not the one named now. Name the earlier one, {_OR_NEW_RUN}"
                 )
             train, dev, test = self._corpora.train, self._corpora.dev, self._excluded.get("test")
             self._held_out = hold_out(

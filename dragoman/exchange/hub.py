@@ -31,21 +31,18 @@ def _snapshot(name: str, files: list[str]) -> Path:
         raise ModelError(
             "the package huggingface_hub is not installed. Install it (pip install 'dragoman[hub]'), or name a folder."
         ) from None
+    advice = "Check the connection, or name a folder."
     try:
         return Path(snapshot_download(name, allow_patterns=files))
     except LocalEntryNotFoundError:
-        raise ModelError(
-            f"{name} is not in the local cache and cannot be downloaded (no network, or HF_HUB_OFFLINE is set). "
-            "Check the connection, or name a folder."
-        ) from None
+        problem = "is not in the local cache and cannot be downloaded (no network, or HF_HUB_OFFLINE is set)"
     except (HfHubHTTPError, HFValidationError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = "it does not exist there, or is private" if status in (401, 404) else str(error).split("\n")[0]
-        raise ModelError(
-            f"{name} cannot be downloaded from the Hugging Face hub: {reason.rstrip('.')}. Check the name."
-        ) from None
+        problem, advice = f"cannot be downloaded from the Hugging Face hub: {reason.rstrip('.')}", "Check the name."
     except OSError as error:
-        raise ModelError(f"{name} cannot be downloaded: {error}. Check the connection, or name a folder.") from None
+        problem = f"cannot be downloaded: {error}"
     except Exception as error:  # the client's network library has many kinds of errors without a common base
         reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(".")
-        raise ModelError(f"{name} cannot be downloaded ({reason}). Check the connection, or name a folder.") from None
+        problem = f"cannot be downloaded ({reason})"
+    raise ModelError(f"{name} {problem}. {advice}")
