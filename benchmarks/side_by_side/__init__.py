@@ -1,14 +1,14 @@
-"""Dragoman and its peers, measured side by side: see docs/explanation/benchmarks.md. `benchmarks/run.py` is the way in.
+"""Dragoman and its peers, measured side by side: see docs/explanation/benchmarks.md. `benchmarks/run.py` is the command.
 
-`shapes`, `corpus`    what every contender computes: sizes, data, batches
-`timing`              the timed loops of the adapters and the RESULT line each prints
-`train_*`             one adapter a contender: training throughput
-`translate_*`         one adapter a contender: translation throughput and latency
-`batches`, `marian`    for the peers in plain PyTorch and in transformers
-`marian_test_set`     what the engines of one set of weights translate; `forced`: outputs of equal length
-`toolkits`            how each toolkit that has its own programs is configured; `processes` runs those
-`contenders`          which adapters there are and with which options; `environments`: where the peers are installed
-`machine`             idle or not, and how fast at matrix products
-`plan`, `rounds`      what is measured in which order, and the loop that measures it; `journal` keeps it
+`shapes`, `corpus`    sizes, data and batches of all contenders
+`timing`              the timed loops of the adapters, and the RESULT line of each
+`train_*`             one adapter per contender: training throughput
+`translate_*`         one adapter per contender: translation throughput and latency
+`batches`, `marian`    helpers of the peers in plain PyTorch and in transformers
+`marian_test_set`     the sentences that the engines with shared weights translate; `forced`: outputs of equal length
+`toolkits`            configurations of toolkits with their own programs; `processes` runs the programs
+`contenders`          all adapters and their options; `environments` installs the peers
+`machine`             whether the machine is idle, and its speed of matrix products
+`plan`, `rounds`      the order of measurements, and the loop that takes them; `journal` stores them
 `results`, `report`   ratios, tables and files; `plot` draws them
 """

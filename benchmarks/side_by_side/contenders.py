@@ -1,4 +1,4 @@
-"""Who is measured: each contender is an adapter with some options."""
+"""The contenders: each is an adapter with some options."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -7,17 +7,17 @@ from side_by_side.environments import RECIPES
 from side_by_side.machine import HAS_BFLOAT16
 
 OURS = "Dragoman"
-"""Ratios are against this one: how many times as fast."""
+"""The contender of the ratios: each says how many times as fast it is as a peer."""
 
 ENGINES = {"torch": "torch", "textbook": "torch", "transformers": "transformers", "ctranslate2": "ctranslate2"}
-"""Peers beside us in our own environment, and the package without which they are left out."""
+"""Peers in Dragoman's own environment, and the package that each needs."""
 
 PEERS = (*ENGINES, *RECIPES)
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A row of a table. `peer` is what --peers chooses; ours are always there."""
+    """A row of a table. `peer` is its name in --peers; rows of Dragoman are always measured."""
 
     name: str
     peer: str
@@ -26,7 +26,7 @@ class Contender:
 
     @property
     def is_toolkit(self) -> bool:
-        """Whether it has its own programs and environment."""
+        """True for a toolkit with its own programs and environment."""
         return self.peer in RECIPES
 
 
@@ -60,7 +60,7 @@ FORCED_LENGTH = (*MARIAN_ENGINES, *_toolkits("translate_toolkit"))
 
 
 def chosen(contenders: tuple[Contender, ...], peers: frozenset[str]) -> tuple[Contender, ...]:
-    """Ours and those of the peers; nobody in bfloat16 where the processor has none."""
+    """Return Dragoman's contenders and those of the peers, without bfloat16 if the processor has none."""
     return tuple(
         each
         for each in contenders
@@ -69,6 +69,6 @@ def chosen(contenders: tuple[Contender, ...], peers: frozenset[str]) -> tuple[Co
 
 
 def available(peers: frozenset[str], without: frozenset[str]) -> frozenset[str]:
-    """The peers whose package is there; `without` are toolkits that could not be installed."""
+    """Return the peers whose package is installed; `without` names toolkits that could not be installed."""
     engines = {peer for peer in peers & ENGINES.keys() if find_spec(ENGINES[peer])}
     return frozenset(engines | (peers & RECIPES.keys()) - without)

@@ -57,16 +57,16 @@ class Corpus:
         return [row.tolist() for row in src], [row.tolist() for row in tgt]
 
     def texts(self, part: str, lang: str) -> list[str]:
-        """The sentences of one side."""
+        """Return the sentences of one side."""
         return read_lines(self.folder / f"{part}.{lang}")
 
     def pieces(self) -> list[str]:
-        """The vocabulary without the control pieces."""
+        """Return the vocabulary without the control pieces."""
         return read_lines(self.folder / "pieces.txt")[NUM_CONTROLS:]
 
 
 def prepare(folder: Path) -> Corpus:
-    """Makes the folder, once. Exits where it holds other data: measurements and models beside it belong to those."""
+    """Make the folder once. Exit if it has other data, because measurements and models in it belong to that data."""
     raw = raw_folder()
     source = "Multi30k" if raw else "made-up sentences"
     corpus = Corpus(folder)
@@ -87,13 +87,13 @@ def prepare(folder: Path) -> Corpus:
 
 
 def raw_folder() -> Path | None:
-    """Where Multi30k lies, if it does."""
+    """Return the folder of Multi30k, or None."""
     folder = Path(os.environ.get("DRAGOMAN_DATA", "")) / "multi30k"
     return folder if "DRAGOMAN_DATA" in os.environ and folder.is_dir() else None
 
 
 def train_sentencepiece(folder: Path, prefix: str, kind: str, vocab_size: int) -> Path:
-    """Trains one joint model of `kind` (bpe, unigram) on the training text of a corpus folder; returns its file."""
+    """Train one joint model of `kind` (bpe, unigram) on the training text of a corpus folder, and return its file."""
     import sentencepiece
 
     sentencepiece.SentencePieceTrainer.train(
@@ -147,7 +147,7 @@ def _multi30k(raw: Path, part: str) -> list[tuple[str, str]]:
 
 
 def _made_up(num_pairs: int, seed: int) -> list[tuple[str, str]]:
-    """Word-for-word translations of words made of syllables, with a Zipf distribution, about 12 words a sentence."""
+    """Yield word-for-word translations of invented words, Zipf-distributed, with about 12 words per sentence."""
     syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 
     def words(language: int) -> list[str]:
@@ -166,7 +166,7 @@ def _made_up(num_pairs: int, seed: int) -> list[tuple[str, str]]:
 
 
 def _encode(folder: Path) -> dict[str, float]:
-    """Writes vocabulary, pieces and ids; returns the counts."""
+    """Write vocabulary, pieces and ids, and return the counts."""
     import sentencepiece
 
     model = train_sentencepiece(folder, "spm", "bpe", VOCAB_SIZE)

@@ -1,7 +1,7 @@
-"""Where the peers are installed: beside Dragoman (the `bench` extra), or each in a virtual environment of its own.
+"""Installs the peers: beside Dragoman (the `bench` extra), or each in a separate virtual environment.
 
-The toolkits ask for versions of torch that others do not, so each gets the torch under test first, then itself without
-its dependencies, then what its training and translation import.
+The toolkits require different versions of torch. Each environment therefore gets the torch under test first, then the
+toolkit without its dependencies, and then the packages that its training and translation import.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ _JOEYNMT = (
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What pip installs, in this order, after torch and numpy: `alone` without dependencies, `needed` with."""
+    """Packages to install after torch and numpy: first `alone` without dependencies, then `needed` with them."""
 
     alone: tuple[str, ...]
     needed: tuple[str, ...]
@@ -46,12 +46,12 @@ RECIPES = {
 
 
 def programs_of(environments: Path, name: str) -> Path:
-    """The folder of an environment's programs."""
+    """Return the folder of an environment's programs."""
     return environments / name / "bin"
 
 
 def is_installed(environments: Path, name: str) -> bool:
-    """Whether the environment was completed, by `install` or by hand."""
+    """True if the environment is complete, made by `install` or by hand."""
     python = programs_of(environments, name) / "python"
     package = RECIPES[name].alone[0]
     check = f"import importlib.metadata as m; m.version({package!r}); m.version('torch')"
@@ -59,7 +59,7 @@ def is_installed(environments: Path, name: str) -> bool:
 
 
 def install(environments: Path, names: Sequence[str]) -> list[str]:
-    """Makes the environments that are missing; returns the names of those that could not be made."""
+    """Make the missing environments, and return the names of those that failed."""
     failed = []
     for name in names:
         if is_installed(environments, name):

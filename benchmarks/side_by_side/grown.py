@@ -1,9 +1,9 @@
-"""A wider and deeper post-norm Transformer that computes what a trained small one does, and need not learn it again.
+"""Makes a wider and deeper post-norm Transformer that computes what a trained small one computes.
 
-A large model would take a day on two cores until its translations are worth comparing. Widths grow as in Net2Net (Chen,
-Goodfellow and Shlens 2016): every number of the small model stands several times beside itself, and what reads it
-divides its weight among the copies, here at random, so that the copies become different in training. Layers that are
-added begin with sublayers of nearly nothing. What is not exact (positions, added norms) some hundred steps repair.
+A large model would train for a day on two cores until its translations are good enough for a comparison. Widths grow as
+in Net2Net (Chen, Goodfellow and Shlens 2016): every number of the small model is copied several times, and each weight
+that reads it is divided among the copies. The shares are random, so that the copies become different in training. Added
+layers start with sublayers of nearly zero. Some hundred steps repair the inexact parts (positions, added norms).
 """
 
 import math
@@ -21,7 +21,7 @@ BRANCH_OF_ADDED = 0.05
 
 @torch.no_grad()
 def grow(small: Transformer, large: Transformer) -> None:
-    """Writes the weights of `small` into `large`, whose widths and numbers of heads are multiples of its own.
+    """Write the weights of `small` into `large`, whose widths and numbers of heads are multiples of those of `small`.
 
     Both are post-norm with tied embeddings and Marian's positions.
     """
@@ -43,7 +43,7 @@ def grow(small: Transformer, large: Transformer) -> None:
 
 
 class _Growth:
-    """Which number of the small model each number of the large one is a copy of."""
+    """The index in the small model that each number of the large model copies."""
 
     def __init__(self, small: Transformer, large: Transformer) -> None:
         one, other = small.encoder.layers[0], large.encoder.layers[0]
@@ -69,7 +69,7 @@ class _Growth:
                 target.norm.bias.copy_(module.norm.bias[self.hidden])
 
     def added(self, last: nn.LayerNorm, large: EncoderLayer | DecoderLayer) -> None:
-        """A layer that passes on what it gets, nearly: its norms restore the usual mean and deviation of that."""
+        """Make a layer nearly return its input: its norms restore the usual mean and deviation."""
         mean = last.bias.mean()
         deviation = (last.weight.square().mean() + last.bias.var(correction=0)).sqrt()
         for module in large.modules():
@@ -96,14 +96,14 @@ class _Growth:
 
 
 def _copies(count: int, more: int) -> Tensor:
-    """For each of `more` places the one of `count` that it copies; copies stand together."""
+    """Return for each of `more` indices the one of `count` that it copies; copies are adjacent."""
     if more % count:
         raise ValueError(f"{more} is no multiple of {count}")
     return torch.arange(more) // (more // count)
 
 
 def _wider(weight: Tensor, drawn: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """`weight`, each number divided among the copies of its column; what `drawn` holds makes the shares unequal."""
+    """Divide each number of `weight` among the copies of its column, into unequal shares from `drawn`."""
     share = len(columns) // weight.size(1)
     sums = torch.zeros(drawn.size(0), weight.size(1)).index_add_(1, columns, drawn)
     return weight[rows][:, columns] / share + drawn - sums[:, columns] / share

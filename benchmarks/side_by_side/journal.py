@@ -1,4 +1,4 @@
-"""Every measurement in one file, a JSON line each, written as soon as it ends: a run that was cut off continues."""
+"""Keeps every measurement as a JSON line, written as soon as it ends, so that an interrupted run continues."""
 
 import json
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ Key = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class Journal:
-    """The records of one run: `key` (of a cell), `round` and `accepted`, beside what the adapter measured."""
+    """The records of one run: `key` (of a cell), `round`, `accepted` and the adapter's measurements."""
 
     path: Path
     records: list[Record] = field(default_factory=list)
 
     @classmethod
     def open(cls, path: Path) -> "Journal":
-        """With what earlier calls wrote; a last line that was cut off is dropped."""
+        """Read the records of earlier calls, without an incomplete last line."""
         journal = cls(path)
         if path.exists():
             for line in path.read_text(encoding="utf-8").split("\n"):
@@ -30,14 +30,14 @@ class Journal:
         return journal
 
     def append(self, record: Record) -> None:
-        """Keeps it here and in the file."""
+        """Add a record to the journal and to its file."""
         self.records.append(record)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record) + "\n")
 
     def accepted(self, key: Key, round_number: int | None = None) -> list[Record]:
-        """What counts of a cell, in one round or in all."""
+        """Return the accepted records of a cell, in one round or in all."""
         return [
             record
             for record in self.records
@@ -45,6 +45,6 @@ class Journal:
         ]
 
     def keys(self, parts: Sequence[str]) -> list[Key]:
-        """Of all cells of these parts that count, in the order of their first record."""
+        """Return the keys of cells of these parts with accepted records, in the order of their first one."""
         found = (tuple(record["key"]) for record in self.records if record["accepted"])
         return [key for key in dict.fromkeys(found) if key[0] in parts]

@@ -1,4 +1,4 @@
-"""The machine: whether it is idle, how fast it multiplies matrices at the moment, and what it is."""
+"""The machine: whether it is idle, its current speed of matrix products, and its description."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ class Probe:
 
 
 def probe(threads: int) -> Probe:
-    """Takes about a second."""
+    """Measure both precisions, in about a second."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -51,13 +51,13 @@ def _gflops(dtype: torch.dtype) -> float:
 
 
 class Load:
-    """Processor time that others use, as a share of one core, from `Load()` on. Linux only; elsewhere None."""
+    """Processor time of other programs since `Load()`, as a share of one core. None except on Linux."""
 
     def __init__(self) -> None:
         self._began, self._all, self._own = time.perf_counter(), _busy_seconds(), _own_seconds()
 
     def others(self) -> float | None:
-        """Since then; what this process and its ended children used is not counted."""
+        """Return the share since then, without this process and its ended children."""
         now = _busy_seconds()
         if now is None or self._all is None:
             return None
@@ -66,7 +66,7 @@ class Load:
 
 
 def wait_until_idle(limit_seconds: float) -> bool:
-    """Returns when others have left the processors alone for a second, or False when the limit has passed."""
+    """Wait until other programs have been idle for a second. Return False if the limit passes first."""
     deadline = time.perf_counter() + limit_seconds
     while time.perf_counter() < deadline:
         load = Load()
@@ -78,7 +78,7 @@ def wait_until_idle(limit_seconds: float) -> bool:
 
 
 def facts(threads: int) -> dict[str, Any]:
-    """What a reader needs to know of the machine, and nothing that names it."""
+    """Describe the machine for a reader, without its name."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -92,7 +92,7 @@ def facts(threads: int) -> dict[str, Any]:
 
 
 def around(before: Probe, after: Probe) -> dict[str, float]:
-    """The mean of two probes."""
+    """Return the mean of two probes."""
     return {name: round((value + asdict(after)[name]) / 2, 1) for name, value in asdict(before).items()}
 
 
@@ -105,7 +105,7 @@ def _processor() -> str:
 
 
 def _busy_seconds() -> float | None:
-    """Of all processors since the system began; what the hypervisor took counts as busy."""
+    """Return the busy seconds of all processors since the system started, with stolen time."""
     if not _STAT.exists():
         return None
     user, nice, system, _idle, _waiting, *rest = map(int, _STAT.read_text(encoding="ascii").split("\n")[0].split()[1:9])

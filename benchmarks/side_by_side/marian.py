@@ -1,4 +1,4 @@
-"""The MarianMTModel of transformers in our sizes.
+"""The MarianMTModel of transformers in the sizes of the benchmarks.
 
 Marian orders its ids differently: the end of sentence is 0, unknown pieces are 1, and padding, which also starts the
 decoder and whose embedding is zero, comes last.

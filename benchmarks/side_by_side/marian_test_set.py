@@ -15,7 +15,7 @@ from side_by_side.corpus import SRC_LANG, TGT_LANG, Corpus
 from side_by_side.timing import scored, timed_latency, timed_translation
 
 MAX_EXTRA_TOKENS = 50
-"""No output is longer than its source by more; every engine gets the nearest limit that it knows."""
+"""The most tokens that an output may have beyond its source; each engine gets its nearest limit."""
 
 Sentence = TypeVar("Sentence", bound=Sequence[Any])
 Output = TypeVar("Output", bound=Sequence[Any])
@@ -32,7 +32,7 @@ def measured(
     sentences: Sequence[Sentence],
     text_of: Callable[[Output], str],
 ) -> dict[str, Any]:
-    """Throughput with BLEU and output length, or latency. Raises ValueError where a forced length was not kept."""
+    """Measure throughput with BLEU and output length, or latency. Raises ValueError for a wrong forced length."""
     if given.latency:
         return timed_latency(translate, sentences, len)
     result, outputs = timed_translation(translate, sentences, given.seconds)

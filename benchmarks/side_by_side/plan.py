@@ -1,4 +1,4 @@
-"""What is measured: cells (a part, a size, a beam, a contender), a command for each, and their order in a round."""
+"""The plan: cells (a part, a size, a beam, a contender), a command for each, and their order in a round."""
 
 import sys
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from side_by_side.shapes import FORCED_TOKENS, SIZES
 PARTS = ("training", "translation", "latency", "forced")
 BEAMS = (5, 1)
 BATCHES = (32, 64, 128, 256)
-"""Tried in this order, until one is clearly slower than the best before it."""
+"""Batch sizes, tried in this order until one is clearly slower than the best before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One thing to measure. `batch` and `batch_type` are what a calibration tries, or the best that one found."""
+    """One measurement. `batch` and `batch_type` are those that a calibration tries, or the best that it found."""
 
     part: str
     size: str
@@ -28,13 +28,13 @@ class Cell:
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """Tells it from all others; a calibrated batch does not change it."""
+        """The unique key of a cell, which does not depend on a calibrated batch."""
         tried = (self.batch, self.batch_type) if self.is_calibration else ()
         return ("calibration" if self.is_calibration else self.part, self.size, self.beam, self.contender.name, *tried)
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The name for people."""
         words = [*map(str, self.key[:2]), f"beam {self.beam}" if self.beam else "", self.contender.name]
         words.append(f"batch {self.batch} {self.batch_type}" if self.batch else "")
         return " ".join(word for word in words if word)
@@ -55,7 +55,7 @@ class Plan:
     sentences: int = 1000
 
     def cells(self) -> list[Cell]:
-        """One round, without batches."""
+        """Return the cells of one round, without batches."""
         cells: list[Cell] = []
         for part in self.parts:
             for size in self.sizes:
@@ -70,7 +70,7 @@ class Plan:
         return [Cell(part, size, each, beam) for beam in beams for each in contenders]
 
     def calibration(self) -> list[Cell]:
-        """Batch sizes to try, once, for every engine that the parts need."""
+        """Return cells for the batch sizes to try once, for every engine that the parts need."""
         if not {"translation", "forced"} & set(self.parts):
             return []
         return [
@@ -83,7 +83,7 @@ class Plan:
         ]
 
     def command(self, cell: Cell) -> list[str]:
-        """Starts the adapter; it prints one RESULT line."""
+        """Return the command of the adapter, which prints one RESULT line."""
         size = SIZES[cell.size]
         words = self._adapter(cell.contender, cell.size)
         if cell.part == "training":
@@ -97,14 +97,14 @@ class Plan:
         return [*words, "--sentences", str(sentences)]
 
     def preparation(self, cell: Cell) -> list[str] | None:
-        """What must run once before a toolkit's cell and is not measured: its data and its untrained model."""
+        """Return the command that makes the data and untrained model of a toolkit's cell, without measuring."""
         if not cell.contender.is_toolkit:
             return None
         toolkit = Contender(cell.contender.name, cell.contender.peer, "translate_toolkit", cell.contender.options)
         return [*self._adapter(toolkit, cell.size), "--prepare"]
 
     def models(self) -> Path:
-        """What `marian_model.py` makes."""
+        """Return the folder that `marian_model.py` makes."""
         return self.folder / "models"
 
     def _sentences(self, cell: Cell) -> int:
@@ -123,7 +123,7 @@ class Plan:
 
 
 def rotated(cells: Sequence[Cell], number: int) -> list[Cell]:
-    """The contenders of each group change places from round to round, so that nobody always follows the same."""
+    """Rotate the contenders of each group from round to round, so that none always follows the same one."""
     groups: dict[tuple[str, str, int], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.part, cell.size, cell.beam), []).append(cell)

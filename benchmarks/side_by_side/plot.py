@@ -1,4 +1,4 @@
-"""The picture of the README: a bar a contender, a panel a size of training and of translation."""
+"""Draws the results: one bar per contender, and one panel per size of training and of translation."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ SHOWN = (("training", 0), ("translation", 5))
 
 
 def draw(tables: Sequence[Table], path: Path) -> bool:
-    """Writes an SVG; False where there is nothing to draw or no matplotlib."""
+    """Write an SVG. Return False if there is nothing to draw, or no matplotlib."""
     shown = [table for table in tables if (table.part, table.beam) in SHOWN]
     try:
         import matplotlib as mpl

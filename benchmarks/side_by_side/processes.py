@@ -1,4 +1,4 @@
-"""Starting other people's programs, watching what they print, and ending them with all that they started."""
+"""Starts third-party programs, reads their output, and ends them with all their child processes."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(slots=True)
 class Heard:
-    """A program that has ended: its exit code, how long it ran, its lines with the time of each."""
+    """A program that has ended: its exit code, its duration, and its lines with the time of each."""
 
     code: int = 0
     seconds: float = 0.0
@@ -22,14 +22,14 @@ class Heard:
 
     @property
     def text(self) -> str:
-        """All that it printed."""
+        """Return its whole output."""
         return "".join(line for _, line in self.lines)
 
 
 def run(
     command: list[str], log: Path, limit_seconds: float, enough: Callable[[float, str], bool] = lambda when, line: False
 ) -> Heard:
-    """Runs a program in a process group of its own, until it ends, or `enough` is true of a line, or the limit."""
+    """Run a program in a separate process group, until it ends, `enough` is true for a line, or the limit passes."""
     environment = os.environ | {
         "PYTHONUNBUFFERED": "1",
         "PYTHONWARNINGS": "ignore",
@@ -69,7 +69,7 @@ def run(
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:
-    """Asks first, so that the program ends its own workers."""
+    """Send SIGTERM first, so that the program ends its own workers."""
     _signal_group(process, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=2.0)
@@ -82,5 +82,5 @@ def _signal_group(process: "subprocess.Popen[str]", number: signal.Signals) -> N
 
 
 def children_peak_rss_mb() -> int:
-    """The largest resident size of any one program that was started and has ended."""
+    """Return the largest resident size of any ended child process."""
     return round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)

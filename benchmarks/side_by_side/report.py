@@ -1,4 +1,4 @@
-"""Tables for people, in Markdown, and the file for programs."""
+"""Writes tables in Markdown for people, and JSON for programs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,7 +21,7 @@ TITLES = {
 
 
 def markdown(tables: Sequence[Table], facts: dict[str, Any]) -> str:
-    """All tables under one heading, with the machine."""
+    """Return all tables under one heading, with the machine."""
     machine = facts["machine"]
     lines = [
         f"# Side by side, {facts['date']}",
@@ -42,7 +42,7 @@ def markdown(tables: Sequence[Table], facts: dict[str, Any]) -> str:
 
 
 def write(folder: Path, name: str, tables: Sequence[Table], journal: Journal, facts: dict[str, Any]) -> list[Path]:
-    """`<date>-<name>.json` and `.md`; returns their paths."""
+    """Write `<date>-<name>.json` and `.md`, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     base = f"{facts['date']}-{name}"
     content = {**facts, "tables": [asdict(table) for table in tables], "measurements": journal.records}
@@ -53,7 +53,7 @@ def write(folder: Path, name: str, tables: Sequence[Table], journal: Journal, fa
 
 
 def median_probe(journal: Journal) -> dict[str, dict[str, float]]:
-    """The spread of the probes of all accepted measurements."""
+    """Return the spread of the probes of all accepted measurements."""
     probes = [record["probe"] for record in journal.records if record["accepted"]]
     return {name: asdict(Spread.of([one[name] for one in probes])) for name in (probes[0] if probes else ())}
 
@@ -73,7 +73,7 @@ def _table(table: Table) -> list[str]:
 
 
 def _bleu_note(table: Table) -> list[str]:
-    """A warning where the engines do not translate alike."""
+    """Return a warning if the BLEU scores of the engines differ too much."""
     scores = [row.details["bleu"] for row in table.rows if "bleu" in row.details]
     if not scores or max(scores) - min(scores) <= EQUAL_BLEU:
         return []
@@ -84,7 +84,7 @@ def _bleu_note(table: Table) -> list[str]:
 
 
 def _columns(table: Table) -> dict[str, Any]:
-    """Heading -> the cell's text, those that the part has."""
+    """Return a function from a row to the text of its cell, for each heading of the part."""
     unit = table.rows[0].unit
     columns = {
         "": lambda row: f"**{row.contender}**" if row.contender == "Dragoman" else row.contender,

@@ -1,4 +1,4 @@
-"""From measurements to rows: medians, same-round ratios with their spread, and the share of the ceiling."""
+"""Turns measurements into rows: medians, same-round ratios with their spread, and the share of the ceiling."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from side_by_side.shapes import SIZES
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Of some rounds."""
+    """Median, least and most of the values of some rounds."""
 
     median: float
     least: float
@@ -21,7 +21,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """At least one value."""
+        """Return the spread of at least one value."""
         return cls(*(round(value, 4) for value in (statistics.median(values), min(values), max(values))))
 
 
@@ -38,12 +38,12 @@ class Row:
     share_of_ceiling: float | None
     peak_rss_mb: int
     details: dict[str, Any]
-    """What the last round says of batch, lengths and BLEU; versions."""
+    """Batch, lengths and BLEU of the last round, and versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Everything measured in one part, size and beam, the fastest first."""
+    """All measurements of one part, size and beam, the fastest first."""
 
     part: str
     size: str
@@ -52,7 +52,7 @@ class Table:
 
 
 def tables(journal: Journal, parts: Sequence[str], corpus: Corpus) -> list[Table]:
-    """All that the journal has of these parts."""
+    """Return the tables of these parts from the journal."""
     groups: dict[Key, list[Key]] = {}
     for key in journal.keys(parts):
         groups.setdefault(key[:3], []).append(key)
@@ -88,13 +88,13 @@ def _row(key: Key, records: list[Record], ours: dict[int, Record], flops: "Calla
 
 
 def _ratio(ours: Record, theirs: Record) -> float:
-    """How many times as fast ours is; a latency is better when it is smaller."""
+    """Return how many times as fast Dragoman is; a smaller latency is better."""
     quotient: float = ours["speed"] / theirs["speed"]
     return 1 / quotient if ours["unit"] == "ms" else quotient
 
 
 def _flops(key: Key, corpus: Corpus) -> "Callable[[Record], float] | None":
-    """Of one unit of the speed (a token, a sentence); None for latencies, which are bound by other things."""
+    """Return a function for the operations per unit of speed (a token, a sentence); None for latencies."""
     part, size, beam = str(key[0]), SIZES[str(key[1])], int(key[2])
     meta, vocab_size = corpus.meta, corpus.vocab_size
     if part == "training":

@@ -1,4 +1,4 @@
-"""The interleaved loop: every cell once, then every cell again; each measured alone in its own process."""
+"""The interleaved loop: all cells once, then all cells again, each measured alone in its own process."""
 
 import json
 import os
@@ -24,7 +24,7 @@ TIMED_OUT = 124
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """When a measurement counts: others used at most `others` of a core meanwhile; it is tried `attempts` times."""
+    """A measurement counts if other programs used at most `others` of a core; it is tried `attempts` times."""
 
     others: float
     wait_seconds: float
@@ -33,7 +33,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Rounds:
-    """Measures what the journal does not have yet."""
+    """Measures the cells that are missing in the journal."""
 
     plan: Plan
     journal: Journal
@@ -42,7 +42,7 @@ class Rounds:
     prepared: set[tuple[str, str]] = field(default_factory=set)
 
     def run(self, number_of_rounds: int) -> None:
-        """All that is missing, calibration first."""
+        """Measure all missing cells, calibration first."""
         self.calibrate()
         for number in range(1, number_of_rounds + 1):
             for cell in rotated(self.plan.cells(), number):
@@ -50,7 +50,7 @@ class Rounds:
                     self.measure(self.with_best_batch(cell), number)
 
     def calibrate(self) -> None:
-        """Tries batch sizes, upwards, of each engine."""
+        """Try increasing batch sizes for each engine."""
         best: dict[tuple[Any, ...], float] = {}
         for cell in self.plan.calibration():
             group = (cell.size, cell.beam, cell.contender.name, cell.batch_type)
@@ -63,7 +63,7 @@ class Rounds:
             best[group] = float("inf") if clearly_slower else max(speed, best.get(group, 0.0))
 
     def with_best_batch(self, cell: Cell) -> Cell:
-        """The cell with the batch that was fastest in the calibration, where there was one."""
+        """Return the cell with the fastest batch of the calibration, if there was one."""
         tried = [
             record
             for other in self.plan.calibration()
@@ -76,7 +76,7 @@ class Rounds:
         return replace(cell, batch=fastest["batch"], batch_type=fastest.get("batch_type", ""))
 
     def measure(self, cell: Cell, number: int) -> None:
-        """Once, or again where others used the machine meanwhile."""
+        """Measure once, and again if other programs used the machine."""
         if self.failures[cell.contender.name] >= FAILURES_BEFORE_LEAVING_OUT or not self.prepare(cell):
             return
         for _ in range(self.patience.attempts):
@@ -104,7 +104,7 @@ class Rounds:
                 return
 
     def prepare(self, cell: Cell) -> bool:
-        """Whether what the cell needs beforehand is there."""
+        """Run the preparation of a cell unless it is done. Return False if it failed."""
         command = self.plan.preparation(cell)
         name = (cell.contender.peer, cell.size)
         if command is None or name in self.prepared:
@@ -117,7 +117,7 @@ class Rounds:
         return True
 
     def result_of(self, command: list[str], cell: Cell) -> dict[str, Any] | None:
-        """What the adapter printed in its last line; None, and a word to the user, where it failed."""
+        """Return the adapter's last line. If it failed, print a message and return None."""
         finished = self.started(command, cell)
         lines = [line for line in finished.stdout.split("\n") if line.startswith(MARK)]
         if finished.returncode or not lines:
@@ -127,7 +127,7 @@ class Rounds:
         return result
 
     def started(self, command: list[str], cell: Cell) -> "subprocess.CompletedProcess[str]":
-        """Runs an adapter; what it says besides goes into its log."""
+        """Run an adapter, and write its other output to its log."""
         threads = str(self.plan.threads)
         environment = os.environ | {
             "PYTHONPATH": str(Path(__file__).parents[1]),
@@ -153,12 +153,12 @@ class Rounds:
         return subprocess.CompletedProcess(command, TIMED_OUT, "")
 
     def log_of(self, cell: Cell) -> Path:
-        """Where the adapter's words to people go."""
+        """Return the path of the adapter's log."""
         name = "-".join("".join(letter if letter.isalnum() else "_" for letter in str(word)) for word in cell.key)
         return self.plan.folder / "logs" / f"{name}.log"
 
     def missing(self, number_of_rounds: int) -> list[str]:
-        """The cells that have no measurement in some round, with what they lack."""
+        """Return a line for each cell that has no measurement in some round, with those rounds."""
         lacking = []
         for cell in self.plan.cells():
             rounds = [n for n in range(1, number_of_rounds + 1) if not self.journal.accepted(cell.key, n)]
@@ -168,12 +168,12 @@ class Rounds:
 
 
 def say(text: str) -> None:
-    """Progress, with the time of day."""
+    """Print progress with the time of day."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 
 def settings_of(plan: Plan, patience: Patience) -> dict[str, Any]:
-    """For the results; no paths."""
+    """Return the settings for the results, without paths."""
     return {
         "sizes": list(plan.sizes),
         "parts": list(plan.parts),

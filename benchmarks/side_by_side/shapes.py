@@ -1,4 +1,4 @@
-"""The two sizes, the recipe of training that all contenders follow, and what a token costs in arithmetic."""
+"""The two sizes, the training recipe of all contenders, and the operations per token."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ LABEL_SMOOTHING = 0.1
 LEARNING_RATE = 5e-4
 ADAM_BETAS = (0.9, 0.98)
 BATCH_TOKENS = 4096
-"""Rows times the longest side, padding and end of sentence included, are at most this in a peer's batch."""
+"""The largest number of rows times the longest side in a peer's batch, with padding and end of sentence."""
 
 FORCED_TOKENS = 15
-"""Output tokens of every sentence where untrained weights are compared."""
+"""Output tokens of every sentence when untrained weights are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Size:
     toolkit_sentences: int
 
     def training_flops(self, vocab_size: int, src_length: float, tgt_length: float) -> float:
-        """Per target token, forward and backward, for sentences of these mean lengths, end of sentence included."""
+        """Operations per target token, forward and backward, for these mean lengths with end of sentence."""
         return 3 * self.forward_flops(vocab_size, src_length, tgt_length, 1) / tgt_length
 
     def forward_flops(self, vocab_size: int, src_length: float, tgt_length: float, beam: int) -> float:

@@ -1,4 +1,4 @@
-"""What the adapters share: their arguments, the timed loops, and the line RESULT {json} that each prints at its end."""
+"""Shared by the adapters: arguments, timed loops, and the line RESULT {json} at the end of each."""
 
 import argparse
 import json
@@ -23,12 +23,12 @@ Output = TypeVar("Output")
 
 
 def training_arguments(description: str | None) -> argparse.ArgumentParser:
-    """What every training adapter takes."""
+    """Return the arguments of every training adapter."""
     return _arguments(description)
 
 
 def translation_arguments(description: str | None) -> argparse.ArgumentParser:
-    """What every translation adapter takes."""
+    """Return the arguments of every translation adapter."""
     parser = _arguments(description)
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch", type=int, default=64, help="sentences, or what fits as many of average length")
@@ -48,7 +48,7 @@ def _arguments(description: str | None) -> argparse.ArgumentParser:
 
 
 def timed_training(steps: Iterable[Callable[[], int]], size: Size, seconds: float) -> dict[str, Any]:
-    """Takes training steps until `seconds` have passed since the first ones; each returns its target tokens."""
+    """Take training steps until `seconds` have passed since the first ones; each step returns its target tokens."""
     tokens = taken = 0
     began = time.perf_counter()
     passed = 0.0
@@ -65,7 +65,7 @@ def timed_training(steps: Iterable[Callable[[], int]], size: Size, seconds: floa
 
 
 def training_result(tokens: float, steps: int, seconds: float) -> dict[str, Any]:
-    """The numbers of a training measurement. Target tokens without padding, end of sentence included."""
+    """The numbers of a training measurement. Target tokens exclude padding and include the end of the sentence."""
     return {
         "speed": round(tokens / seconds, 1),
         "unit": "target tokens/s",
@@ -78,7 +78,7 @@ def training_result(tokens: float, steps: int, seconds: float) -> dict[str, Any]
 def timed_translation(
     translate: Callable[[Sequence[Sentence]], list[Output]], sentences: Sequence[Sentence], seconds: float
 ) -> tuple[dict[str, Any], list[Output]]:
-    """Translates all sentences again and again until `seconds` have passed, after a part of them to warm up."""
+    """Translate all sentences repeatedly until `seconds` have passed, after warming up with some of them."""
     translate(sentences[:: max(1, len(sentences) // 64)])
     outputs: list[Output] = []
     passes = 0
@@ -102,7 +102,7 @@ def timed_latency(
     sentences: Sequence[Sentence],
     length: Callable[[Sentence], int],
 ) -> dict[str, Any]:
-    """The median time of sentences alone, of all lengths, after all of them once to warm up."""
+    """Return the median time of single sentences of all lengths, after translating each once to warm up."""
     ordered = sorted(sentences, key=length)
     chosen = [ordered[int(place * len(ordered) / LATENCY_SENTENCES)] for place in range(LATENCY_SENTENCES)]
     for sentence in chosen:
@@ -121,7 +121,7 @@ def timed_latency(
 
 
 def scored(texts: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """BLEU with its signature, by sacreBLEU."""
+    """Return BLEU with its signature, by sacreBLEU."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU()
@@ -130,7 +130,7 @@ def scored(texts: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
 
 
 def print_result(result: dict[str, Any], precision: str, packages: Sequence[str], **more: Any) -> None:
-    """Ends an adapter: the measurement with peak memory and versions, as one line."""
+    """Print the measurement with peak memory and versions on one line, as the end of an adapter."""
     record = {
         "precision": precision,
         "peak_rss_mb": math.ceil(peak_bytes() / 2**20),

@@ -1,6 +1,7 @@
 """Training throughput of Dragoman's own trainer: its store, its stream of batches, its loop and its log.
 
-A step has as many target tokens as the peers' batches have on average, so that nobody computes fewer updates a token.
+A step has as many target tokens as the peers' batches have on average, so that all compute equally many updates per
+token.
 """
 
 import contextlib
@@ -28,11 +29,11 @@ from side_by_side.timing import print_result, training_arguments, training_resul
 
 
 class Enough(Exception):
-    """The measurement is over."""
+    """Raised to end the measurement."""
 
 
 class Clock(RunLog):
-    """A run's log that drops its first line, adds up the others and ends the training when they last long enough."""
+    """A log that drops its first line, sums up the others, and ends training when they cover enough time."""
 
     def __init__(self, folder: Path, seconds: float, steps_per_line: int) -> None:
         super().__init__(folder)
@@ -88,7 +89,7 @@ def main() -> None:
 
 
 def model_settings(size: Size, attention_dropout: float, activation_dropout: float) -> ModelSettings:
-    """The shape that all contenders have, with pre-norm and tied embeddings."""
+    """Return the shape of all contenders, with pre-norm and tied embeddings."""
     return ModelSettings(
         preset="custom",
         d_model=size.d_model,
@@ -103,7 +104,7 @@ def model_settings(size: Size, attention_dropout: float, activation_dropout: flo
 
 
 def store_of(corpus: Corpus) -> PairStore:
-    """The training pairs as the trainer reads them, memory-mapped; made once."""
+    """Return the training pairs as the trainer reads them, memory-mapped and made once."""
     folder = corpus.folder / "dragoman_store"
     key = hashlib.sha256((corpus.folder / "ids.npz").read_bytes()).hexdigest()
     if store := open_if_current(folder, key):
@@ -115,7 +116,7 @@ def store_of(corpus: Corpus) -> PairStore:
 
 
 def train(model: Transformer, store: PairStore, settings: TrainSettings, run: RunFolder, log: RunLog) -> None:
-    """Until the log has seen enough; nothing is validated or saved."""
+    """Train until the log covers enough time, without validating or saving."""
     config = Config(model=model.settings, train=settings, validate=ValidateSettings(every_epochs=0, every_steps=10**9))
     tokenizers = cast("TokenizerPair", None)  # only a checkpoint would need them
     session = TrainingSession(

@@ -30,7 +30,7 @@ class LayerNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Softmax of scaled products, all of it materialised."""
+    """The softmax of scaled products, with every intermediate result in memory."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """An encoder layer, or a decoder layer where `cross`."""
+    """An encoder layer, or a decoder layer if `cross`."""
 
     def __init__(self, size: Size, cross: bool) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """Log-probabilities of every target position."""
+    """Return log-probabilities of every target position."""
 
     def __init__(self, vocab_size: int, size: Size) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Training throughput of a toolkit: its own loop, its own logged speed; the first logged interval is dropped."""
+"""Measures the training throughput of a toolkit from its own log, without the first interval."""
 
 import sys
 from itertools import pairwise
@@ -12,7 +12,7 @@ LEAST_READINGS = 4
 
 
 class Enough:
-    """Says when the log has had enough readings."""
+    """A function of log lines that returns True once the log has enough readings."""
 
     def __init__(self, toolkit: Toolkit, seconds: float) -> None:
         self._toolkit, self._seconds = toolkit, seconds
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def speeds(toolkit: Toolkit, heard: Heard) -> list[tuple[float, float]]:
-    """When and what the toolkit logged."""
+    """Return the time and value of each logged speed."""
     found = ((when, toolkit.speed_line.search(line)) for when, line in heard.lines)
     return [(when, float(match["speed"])) for when, match in found if match]
 

@@ -39,7 +39,7 @@ def main() -> None:
         return [result.hypotheses[0] for result in results]
 
     def seconds(arrangement: tuple[int, int]) -> float:
-        """Of a trial of what will be measured."""
+        """Return the seconds of a trial."""
         engine = _engine(folder / "ctranslate2", given.compute_type, *arrangement)
         trial = [[row] for row in rows[:20]] if given.latency else [rows[: 4 * max_batch_size]]
         translate(trial[0], engine)

@@ -1,6 +1,6 @@
 """Translation by Dragoman's Translator, from ids to ids: its own sorting, batching and search.
 
-What `Translator.translate` does besides, turning texts into ids and back, no engine is timed for.
+Turning texts into ids and back, which `Translator.translate` also does, is not timed for any engine.
 """
 
 import json
@@ -63,12 +63,12 @@ def main() -> None:
 
 
 def ids_of(hypothesis: Hypothesis) -> list[int]:
-    """The output without the end of sentence."""
+    """Return the output without the end of sentence."""
     return list(hypothesis.ids)
 
 
 def _value(text: str) -> Any:
-    """Numbers, true and false as such; all else as text."""
+    """Return numbers and Booleans as such, and everything else as text."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,7 +1,8 @@
-"""Translation throughput of a toolkit's own command with untrained weights, every output equally long.
+"""Measures translation by a toolkit's own command with untrained weights and outputs of equal length.
 
-A model of a few updates is made once. Loading is taken out by timing a short and a long input and subtracting, unless
-the toolkit says itself what its search took. Sockeye cannot force a least length: `output_tokens` says what it wrote.
+A model of a few updates is made once. To exclude loading, the time of a short input is subtracted from that of a long
+input, unless the toolkit logs the time of its search. Sockeye cannot force a minimum length: `output_tokens` is the
+length that it wrote.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def main() -> None:
 
 
 def make_model(toolkit: Toolkit, limit: float) -> None:
-    """Trains a few updates and saves, once."""
+    """Train a few updates and save, once."""
     done = toolkit.work / "model_is_made"
     if done.exists():
         return
@@ -59,7 +60,7 @@ def make_model(toolkit: Toolkit, limit: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One call of the toolkit: how long it took, in all and for the search alone where it says so; tokens written."""
+    """One call of the toolkit: seconds in all, seconds of the search if the toolkit logs them, and output tokens."""
 
     seconds: float
     own_seconds: float | None

@@ -1,4 +1,4 @@
-"""Toolkits with their own programs: each has one module that writes its configuration and knows its command lines."""
+"""Toolkits with their own programs: each has one module for its configuration and command lines."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ TOOLKITS: dict[str, type[Toolkit]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of the adapters that start toolkits."""
+    """Add the arguments of the adapters that start toolkits."""
     parser.add_argument("--toolkit", choices=sorted(TOOLKITS), required=True)
     parser.add_argument("--environments", type=Path, required=True, help="folder of the peers' environments")
     parser.add_argument("--work", type=Path, required=True, help="folder for configurations, models and logs")
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def toolkit_of(given: argparse.Namespace, purpose: str) -> Toolkit:
-    """The toolkit that the arguments name, with a working folder for the size and the purpose."""
+    """Return the toolkit that the arguments name, with a working folder for the size and the purpose."""
     work = given.work.resolve() / f"{given.toolkit}-{given.size.name}-{purpose}"
     work.mkdir(parents=True, exist_ok=True)
     programs = programs_of(given.environments.resolve(), given.toolkit)
@@ -41,7 +41,7 @@ def toolkit_of(given: argparse.Namespace, purpose: str) -> Toolkit:
 
 
 def print_toolkit_result(toolkit: Toolkit, result: dict[str, Any], **more: Any) -> None:
-    """Ends an adapter: peak memory is that of the largest program started, versions those in its environment."""
+    """Print the result of an adapter, with peak memory of its largest program and versions of its environment."""
     ask = "import importlib.metadata as m, sys; print(*map(m.version, sys.argv[1:]))"
     packages = [toolkit.package, "torch"]
     versions = subprocess.check_output([toolkit.program("python"), "-c", ask, *packages], text=True).split()

@@ -1,4 +1,4 @@
-"""JoeyNMT: its own loop and its own log. It does not sort by length, and its log speaks of target tokens."""
+"""JoeyNMT, which does not sort by length and logs target tokens."""
 
 import re
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class JoeyNMT(Toolkit):
         return search.output.with_name(search.output.name + ".test")
 
     def generation_seconds(self, log: str) -> float | None:
-        """Of the test set, which comes after the development set."""
+        """Return the seconds of the test set, which comes after the development set."""
         found = re.findall(r"Generation took ([\d.]+)", log)
         return float(found[-1]) if found else None
 

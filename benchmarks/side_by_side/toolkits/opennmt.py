@@ -1,4 +1,4 @@
-"""OpenNMT-py, and what its configuration shares with its successor Eole."""
+"""OpenNMT-py, and the part of its configuration that its successor Eole shares."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class OpenNMTStyle(Toolkit):
     speed_line: ClassVar[re.Pattern[str]] = ONMT_SPEED
 
     def data_settings(self, log_every_steps: int) -> str:
-        """Vocabulary and corpora."""
+        """Return the settings of vocabulary and corpora."""
         pieces = self.corpus.pieces()
         ranked = [f"{piece}\t{len(pieces) - rank}" for rank, piece in enumerate(pieces)]
         vocabulary = write_lines(self.work / "vocabulary.txt", ranked)
@@ -44,7 +44,7 @@ save_data: "{self.work}/data"
 """
 
     def training_settings(self, updates: int) -> list[str]:
-        """Batches, optimiser and dropout, a line each."""
+        """Return the settings of batches, optimizer and dropout, one per line."""
         return [
             f"train_steps: {updates}",
             "valid_steps: 1000000",

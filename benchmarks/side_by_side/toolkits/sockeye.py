@@ -1,4 +1,4 @@
-"""Sockeye 3: prepares the data first, logs sentences a second, and knows no least output length."""
+"""Sockeye 3, which prepares the data first, logs sentences per second, and has no minimum output length."""
 
 import os
 import re
@@ -15,7 +15,7 @@ MAX_SEQUENCE = 120
 
 @dataclass(frozen=True, slots=True)
 class Sockeye(Toolkit):
-    """Configured by flags alone."""
+    """Sockeye, configured by flags only."""
 
     package: ClassVar[str] = "sockeye"
     speed_line: ClassVar[re.Pattern[str]] = re.compile(r"s/sec=(?P<speed>[\d.]+)")
@@ -70,7 +70,7 @@ class Sockeye(Toolkit):
         return [self.program("sockeye-translate"), "--use-cpu", *words]
 
     def tokens_per_unit(self) -> float:
-        """Its speeds are sentences a second: the mean target length makes them tokens, roughly in a short window."""
+        """Return the mean target length: the log has sentences per second."""
         return float(self.corpus.meta[f"train_{TGT_LANG}_tokens"])
 
     def _prepared(self) -> str:

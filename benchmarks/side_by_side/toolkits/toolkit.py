@@ -1,4 +1,4 @@
-"""What the adapters ask of a toolkit."""
+"""The interface of a toolkit for the adapters."""
 
 import re
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ NEVER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One translation of a file of pieces: every output has exactly `forced` tokens."""
+    """One translation of a file of pieces, in which every output has exactly `forced` tokens."""
 
     src: Path
     output: Path
@@ -42,45 +42,45 @@ class Toolkit(ABC):
 
     @abstractmethod
     def train_command(self, log_every_steps: int, updates: int) -> list[str]:
-        """Writes the configuration; the command takes `updates` steps and then saves a model."""
+        """Write the configuration, and return the command that takes `updates` steps and then saves a model."""
 
     @abstractmethod
     def translate_command(self, search: Search) -> list[str]:
-        """The command that translates with the model that `train_command` saved."""
+        """Return the command that translates with the model of `train_command`."""
 
     def tokens_per_unit(self) -> float:
-        """Target tokens, end of sentence included, in one unit of the logged speed."""
+        """Return the target tokens, with end of sentence, in one unit of the logged speed."""
         return 1.0
 
     def generation_seconds(self, log: str) -> float | None:
-        """What the toolkit itself says that its search took; None where it does not."""
+        """Return the seconds that the toolkit logs for its search, or None."""
         return None
 
     def written(self, search: Search) -> Path:
-        """Where the outputs are."""
+        """Return the file of the outputs."""
         return search.output
 
     def first_lines(self, name: str, sentences: int) -> Path:
-        """Both sides of the first validation pieces; returns the source's file."""
+        """Write both sides of the first validation sentences as pieces, and return the source file."""
         for lang, path in zip((SRC_LANG, TGT_LANG), self.pieces("val"), strict=True):
             write_lines(self.work / f"{name}.{lang}", read_lines(path)[:sentences])
         return self.work / f"{name}.{SRC_LANG}"
 
     def vocabulary(self, name: str, first: Sequence[str] = ()) -> Path:
-        """A file of the pieces that are no control pieces, after `first`, which the toolkit wants in its own order."""
+        """Write a vocabulary: `first`, in the order of the toolkit, and then all pieces that are no control pieces."""
         return write_lines(self.work / name, [*first, *self.corpus.pieces()])
 
     def pieces(self, part: str) -> tuple[Path, Path]:
-        """Both sides of a part as pieces."""
+        """Return the files of both sides of a part as pieces."""
         src, tgt = (self.corpus.folder / f"{part}.pieces.{lang}" for lang in (SRC_LANG, TGT_LANG))
         return src, tgt
 
     def write(self, name: str, text: str) -> str:
-        """A file in the working folder; gives its path back."""
+        """Write a file in the working folder, and return its path."""
         path = self.work / name
         path.write_text(text, encoding="utf-8")
         return str(path)
 
     def program(self, name: str) -> str:
-        """A program of the toolkit's environment."""
+        """Return the path of a program in the toolkit's environment."""
         return str(self.programs / name)
