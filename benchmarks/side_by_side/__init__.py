@@ -1,4 +1,4 @@
-"""Dragoman and its peers, measured side by side: see docs/explanation/benchmarks.md. `benchmarks/run.py` is the command.
+"""Measures Dragoman and its peers side by side, for `benchmarks/run.py`. See docs/explanation/benchmarks.md.
 
 `shapes`, `corpus`    sizes, data and batches of all contenders
 `timing`              the timed loops of the adapters, and the RESULT line of each
