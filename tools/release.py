@@ -39,7 +39,7 @@ def read_version(root: Path) -> str:
 
 
 def check_version(root: Path) -> None:
-    """Raise NotReady if CITATION.cff has another version, or pyproject.toml has one of its own."""
+    """Raise NotReady if CITATION.cff has another version, or pyproject.toml also has one."""
     version = read_version(root)
     cited = re.search(r"^version: (.*)$", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     if cited is None or cited[1] != version:

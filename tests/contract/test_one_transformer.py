@@ -1,7 +1,7 @@
 """One Transformer: every engine computes what `dragoman.model` defines, for every kind of model.
 
-The definition itself is compared with `torch.nn.Transformer`. What an engine has beside the model (search, sampling,
-threads, caches) has contract tests of its own.
+The definition itself is compared with `torch.nn.Transformer`. Search, sampling, threads and caches of the engines have
+separate contract tests.
 """
 
 import copy
