@@ -23,7 +23,7 @@ _Rows = Sequence[Sequence[int]]
 _Texts = Sequence[str]
 
 _FORMAT = "dragoman pairs 1"
-_REMAKE = "delete the folder to have it made again."
+_REMAKE = "Delete the folder, and the next run makes it again."
 _OFFSET = np.dtype("<i8")
 _LENGTH = np.dtype("<i4")
 _BYTE = np.dtype("u1")
@@ -129,7 +129,7 @@ class PairStore:
         """Open the store in `folder`. Raises DataError if it is missing, damaged, or has another key than `key`."""
         manifest = _read_manifest(folder)
         if key is not None and manifest["key"] != key:
-            raise DataError(f"{folder} was made from another corpus, tokeniser or settings; {_REMAKE}")
+            raise DataError(f"{folder} was made from another corpus, tokenizer or settings. {_REMAKE}")
         self.folder = folder
         self.key: str = manifest["key"]
         self.notes: Mapping[str, Any] = manifest["notes"]
@@ -191,9 +191,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = verify_folder(folder)
     except (ModelError, OSError) as error:
-        raise DataError(f"{folder} is not a complete store ({error}) If it exists, {_REMAKE}") from None
+        raise DataError(f"{folder} is not a complete store ({error}) If it exists, delete it.") from None
     if manifest.get("format") != _FORMAT:
-        raise DataError(f"{folder} is a store of another version; {_REMAKE}")
+        raise DataError(f"{folder} is a store of another version. {_REMAKE}")
     return manifest
 
 

@@ -147,7 +147,7 @@ class BatchStream(Iterator[StepBatches]):
         delivery: Delivery = Delivery(),
     ) -> None:
         if soft is not None and encode is not None:
-            raise ValueError("teachers were asked about the stored ids, and not about those of `encode`")
+            raise ValueError("`soft` has predictions for the stored ids, so `encode` must be None")
         if not len(pairs):
             raise DataError("There are no training pairs. Check the counts of cleaning and the corpus files.")
         check_budget(pairs, plan.batch_tokens)

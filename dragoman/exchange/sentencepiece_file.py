@@ -68,13 +68,13 @@ def _model(content: bytes) -> tuple[PieceModel, str]:
     pieces = [_read_piece(_bytes(value)) for number, value in fields if number == _PIECES]
     types = {kind for _, _, kind in pieces}
     problems = {
-        "cuts text into words or characters, not by unigram scores or merges": algorithm not in _ALGORITHMS,
-        "has pieces that users defined": _USER_DEFINED in types,
-        "merges through pieces that it does not use": _UNUSED in types and algorithm == _BPE,
-        "puts the space after words": bool(trainer.get(_SPACE_AT_END, 0)),
-        "leaves spaces as they are": not normalizer.get(_ESCAPE, 1),
+        "splits text into words or characters, not into unigram or BPE pieces": algorithm not in _ALGORITHMS,
+        "has user-defined pieces": _USER_DEFINED in types,
+        "has merges of unused pieces": _UNUSED in types and algorithm == _BPE,
+        "puts spaces after words, not before them": bool(trainer.get(_SPACE_AT_END, 0)),
+        "does not escape spaces": not normalizer.get(_ESCAPE, 1),
         "has a character map for its output": bool(denormalizer.get(_CHARACTER_MAP, b"")),
-        "has pieces of no known type": not types <= {_NORMAL, _UNKNOWN, _CONTROL, _UNUSED, _BYTE, _USER_DEFINED},
+        "has pieces of an unknown type": not types <= {_NORMAL, _UNKNOWN, _CONTROL, _UNUSED, _BYTE, _USER_DEFINED},
     }
     model = PieceModel(
         _ALGORITHMS.get(int(algorithm), "unigram"),

@@ -156,7 +156,7 @@ def read_sentencepiece(document: dict[str, Any]) -> SentencePieceTokenizer:
     if not all(isinstance(row, list) and [type(one) for one in row] in ([str, float], [str, int]) for row in pieces):
         raise ValueError("its pieces are not pairs of text and score")
     if not all(isinstance(token, str) for token in vocabulary):
-        raise ValueError("its vocabulary holds more than text")
+        raise ValueError("its vocabulary has more than text")
     scored = tuple((piece, float(score)) for piece, score in pieces)
     character_map = base64.b64decode(str(document.get("character_map")), validate=True)
     model = PieceModel(algorithm, scored, character_map, **fields)  # type: ignore[arg-type]

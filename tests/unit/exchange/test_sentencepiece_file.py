@@ -58,8 +58,8 @@ def test_a_model_in_several_parts(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"model_type": "char"}, "words or characters"),
-        ({"user_defined_symbols": ["house"]}, "users defined"),
-        ({"treat_whitespace_as_suffix": True}, "space after words"),
+        ({"user_defined_symbols": ["house"]}, "user-defined"),
+        ({"treat_whitespace_as_suffix": True}, "spaces after words"),
         ({"denormalization_rule_tsv": "rules.tsv"}, "output"),
     ],
 )
