@@ -20,7 +20,7 @@ from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
 from dragoman.files import disk_errors, hash_json, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
 from dragoman.records import SentencePair
-from dragoman.text.corpus.augmentation import Augmentation
+from dragoman.text.corpus.augmentation import augment, is_augmented
 from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport
 from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, only_shared_sources_error, source_fingerprints
@@ -144,8 +144,8 @@ def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -
     A pair stays unchanged if augmentation makes it longer than `data.max_tokens`. The stored ids are used if BPE
     dropout gives more ids than the model has learned positions. `store` must keep the text.
     """
-    augmentation, probability, seed = Augmentation.of(config.data), config.tokenizer.bpe_dropout, config.train.seed
-    if not augmentation.is_on and not probability:
+    augmented, probability, seed = is_augmented(config.data), config.tokenizer.bpe_dropout, config.train.seed
+    if not augmented and not probability:
         return None
     encoded = _encoder(tokenizers, probability, seed)
     model = config.model
@@ -153,7 +153,7 @@ def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -
 
     def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
         before = store.src_text(index), store.tgt_text(index)
-        texts = augmentation.apply(*before, seed, epoch, index) if augmentation.is_on else before
+        texts = augment(config.data, *before, seed, epoch, index) if augmented else before
         if texts != before:
             ids = encoded(texts, epoch, index)
             if ids[0] and ids[1] and max(map(len, ids)) <= config.data.max_tokens:
@@ -258,7 +258,7 @@ class _Preparation:
         return TokenizerPair.load(folder)
 
     def train_store(self, tokenizers: TokenizerPair, key: str) -> PairStore:
-        keep_text = self._config.tokenizer.bpe_dropout > 0 or Augmentation.of(self._config.data).is_on
+        keep_text = self._config.tokenizer.bpe_dropout > 0 or is_augmented(self._config.data)
         folder, key = self._folder / "train", hash_json([key, "train", keep_text])
         if store := open_if_current(folder, key):
             return store

@@ -5,7 +5,6 @@ index), so a resumed run sees the same text as an uninterrupted one.
 """
 
 import random
-from dataclasses import dataclass
 
 from dragoman.config import DataSettings
 
@@ -14,39 +13,27 @@ _LETTERS_AN_ERROR = 20
 _STREAM = 0x5EED << 129  # separates the random numbers from those of BPE dropout, which uses the same key
 
 
-@dataclass(frozen=True, slots=True)
-class Augmentation:
-    """The share of the pairs (0 to 1) that each kind of change applies to in an epoch, independently of the others."""
+def is_augmented(settings: DataSettings) -> bool:
+    """Whether any pair can change."""
+    return max(settings.augment_case, settings.augment_punctuation, settings.augment_noise) > 0
 
-    case: float = 0.0
-    punctuation: float = 0.0
-    noise: float = 0.0
 
-    @staticmethod
-    def of(settings: DataSettings) -> "Augmentation":
-        """The augmentation that [data] sets."""
-        return Augmentation(settings.augment_case, settings.augment_punctuation, settings.augment_noise)
+def augment(settings: DataSettings, src: str, tgt: str, seed: int, epoch: int, index: int) -> tuple[str, str]:
+    """The pair for this epoch. A side that is not empty never becomes empty.
 
-    @property
-    def is_on(self) -> bool:
-        """Whether any pair can change."""
-        return max(self.case, self.punctuation, self.noise) > 0
-
-    def apply(self, src: str, tgt: str, seed: int, epoch: int, index: int) -> tuple[str, str]:
-        """The pair for this epoch. A side that is not empty never becomes empty.
-
-        Capitals and the missing full stop apply to both sides, so that the model keeps the style of the source. Lower
-        case and typing errors apply to the source alone, so that the model learns to correct them.
-        """
-        rng = random.Random(_STREAM + (seed << 96) + (epoch << 64) + index)
-        without_dot, other_case, capitals, noisy = (rng.random() for _ in range(4))
-        if without_dot < self.punctuation and _ends_in_one_dot(src) and _ends_in_one_dot(tgt):
-            src, tgt = src.rstrip()[:-1].rstrip(), tgt.rstrip()[:-1].rstrip()
-        if noisy < self.noise:
-            src = add_typos(src, rng)
-        if other_case < self.case:
-            src, tgt = (src.upper(), tgt.upper()) if capitals < 0.5 else (src.lower(), tgt)
-        return src, tgt
+    Each kind of change applies to its share of the pairs, independently of the others. Capitals and the missing full
+    stop apply to both sides, so that the model keeps the style of the source. Lower case and typing errors apply to the
+    source alone, so that the model learns to correct them.
+    """
+    rng = random.Random(_STREAM + (seed << 96) + (epoch << 64) + index)
+    without_dot, other_case, capitals, noisy = (rng.random() for _ in range(4))
+    if without_dot < settings.augment_punctuation and _ends_in_one_dot(src) and _ends_in_one_dot(tgt):
+        src, tgt = src.rstrip()[:-1].rstrip(), tgt.rstrip()[:-1].rstrip()
+    if noisy < settings.augment_noise:
+        src = add_typos(src, rng)
+    if other_case < settings.augment_case:
+        src, tgt = (src.upper(), tgt.upper()) if capitals < 0.5 else (src.lower(), tgt)
+    return src, tgt
 
 
 def add_typos(text: str, rng: random.Random) -> str:

@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import DataSettings
-from dragoman.text.corpus.augmentation import Augmentation
+from dragoman.text.corpus.augmentation import augment, is_augmented
 
 SRC, TGT = "A man rides his bicycle through the old town.", "Ein Mann fährt mit dem Rad durch die Altstadt."
 SHARES = st.floats(0, 1)
 
 
 def shown(times: int = 4000, pair: tuple[str, str] = (SRC, TGT), **shares: float) -> Counter[tuple[str, str]]:
-    augmentation = Augmentation(**shares)
-    return Counter(augmentation.apply(*pair, 1, index % 7, index) for index in range(times))
+    settings = DataSettings(**{f"augment_{kind}": share for kind, share in shares.items()})
+    return Counter(augment(settings, *pair, 1, index % 7, index) for index in range(times))
 
 
 def test_case_is_capitals_on_both_sides_or_a_lower_case_source() -> None:
@@ -47,15 +47,15 @@ def test_noise_is_about_one_error_in_twenty_letters_of_the_source_alone() -> Non
 def test_any_text_stays_a_text_of_one_line_and_follows_from_seed_epoch_and_pair(
     src: str, tgt: str, case: float, punctuation: float, noise: float, seed: int, epoch: int
 ) -> None:
-    augmentation = Augmentation(case, punctuation, noise)
-    first = augmentation.apply(src, tgt, seed, epoch, 3)
-    assert first == augmentation.apply(src, tgt, seed, epoch, 3)
+    settings = DataSettings(augment_case=case, augment_punctuation=punctuation, augment_noise=noise)
+    first = augment(settings, src, tgt, seed, epoch, 3)
+    assert first == augment(settings, src, tgt, seed, epoch, 3)
     for before, after in zip((src, tgt), first, strict=True):
         assert bool(before.strip()) == bool(after.strip())
         assert before.count("\n") >= after.count("\n")
 
 
 def test_off_is_the_default() -> None:
-    assert not Augmentation.of(DataSettings()).is_on
-    assert Augmentation.of(DataSettings(augment_noise=0.1)).is_on
+    assert not is_augmented(DataSettings())
+    assert is_augmented(DataSettings(augment_noise=0.1))
     assert set(shown(50)) == {(SRC, TGT)}
