@@ -50,7 +50,7 @@ def start_file(client: TestClient, key: str, content: str = "Hello") -> str:
 
 
 def wait_for_end(client: TestClient, number: str) -> dict[str, Any]:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while (said := client.get(f"/v1/files/{number}").json())["status"] == "translating":
         assert time.monotonic() < until
         time.sleep(0.02)
