@@ -4,7 +4,7 @@
 ``config.toml``. Section numbers in help texts refer to "Attention Is All You Need" (Vaswani et al. 2017).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +19,16 @@ def setting(
     return field(default=default, metadata={"help": help, "minimum": minimum, "maximum": maximum, "above": above})
 
 
+Settings = TypeVar("Settings")
+
+
+def document(table: type[Settings]) -> type[Settings]:
+    """Add the help texts of the settings to the docstring of their class, as its parameters."""
+    lines = [f"{each.name}\n    {each.metadata['help']}." for each in fields(table)]  # type: ignore[arg-type]
+    table.__doc__ = "\n".join([str(table.__doc__), "", "Parameters", "----------", *lines])
+    return table
+
+
 CORPORA = ("train", "dev", "test", "replay", "replay_test")
 """The corpora of [data]. Each is one file with both sides (``dev``) or two aligned files (``dev_src``, ``dev_tgt``)."""
 MOST_ENTRIES = 10_000_000
@@ -29,6 +39,7 @@ CORPUS_KEYS = frozenset(f"data.{name}" for name in CORPUS_FILES)
 """The keys of `CORPUS_FILES`, such as ``data.train``."""
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class DataSettings:
     """[data]: the parallel text, and how to clean it.
@@ -89,6 +100,7 @@ class DataSettings:
     replay_test_tgt: str = setting("", "Target side of the replay test")
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class TokenizerSettings:
     """[tokenizer]: how text becomes ids."""
@@ -121,7 +133,6 @@ _PRESET_ROWS = {
     "big": (1024, 4096, 16, 6, 6, 0.3),
     "custom": (256, 1024, 4, 4, 4, 0.2),
 }
-Settings = TypeVar("Settings")
 
 
 def _fill_from_preset(settings: type[Settings]) -> type[Settings]:
@@ -138,6 +149,7 @@ def _fill_from_preset(settings: type[Settings]) -> type[Settings]:
 
 
 @_fill_from_preset
+@document
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """[model]: the shape of the Transformer. The preset gives the sizes that you leave out."""
@@ -173,6 +185,7 @@ class ModelSettings:
 PRESETS: dict[str, ModelSettings] = {name: ModelSettings(preset=name) for name in _PRESET_ROWS}  # type: ignore[arg-type]
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     """[train]: the optimizer, its schedule, and when to stop.
@@ -242,6 +255,7 @@ class TrainSettings:
     )
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class ValidateSettings:
     """[validate]: how often to validate, and on what."""
@@ -255,6 +269,7 @@ class ValidateSettings:
     max_sentences: int = setting(1000, "Maximum number of sentences to translate; the loss uses all", minimum=1)
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class InferenceSettings:
     """[inference]: how to search for a translation.

@@ -9,14 +9,21 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sentence pairs as padded ids.
+    """Sentence pairs as padded ids: B sentences, S source positions, T target positions. Ids and lengths are int64.
 
-    `src_ids` (B, S) end with eos and are padded with `pad_id`. `src_lengths` (B,) include eos. `tgt_ids` (B, T + 1) are
-    bos, the target, eos and padding. `tgt_lengths` (B,) include eos but not bos: they are the lengths of both
-    `decoder_input` and `labels`. Lengths are int64.
-
-    With teachers, `soft_ids` (B, T, K) and `soft_probs` (B, T, K), float32, are the teachers' predictions for each
-    label: tokens and their probabilities, which sum to 1, or to 0 at padding.
+    Parameters
+    ----------
+    src_ids
+        Source ids (B, S): the text, eos and padding.
+    src_lengths
+        Number of source ids with eos (B,).
+    tgt_ids
+        Target ids (B, T + 1): bos, the text, eos and padding.
+    tgt_lengths
+        Number of target ids with eos but without bos (B,). These are the lengths of `decoder_input` and of `labels`.
+    soft_ids, soft_probs
+        With teachers, their predictions for each label (B, T, K): tokens and probabilities in float32, which sum to 1,
+        or to 0 at padding.
     """
 
     src_ids: Tensor
@@ -42,24 +49,59 @@ class Batch:
         return int(self.tgt_lengths.sum())
 
     def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The same batch with `change` applied to every tensor."""
+        """Apply a function to every tensor.
+
+        Parameters
+        ----------
+        change
+            A function from a tensor to a tensor, such as one that takes some rows.
+
+        Returns
+        -------
+        Batch
+        """
         soft = (None if each is None else change(each) for each in (self.soft_ids, self.soft_probs))
         return Batch(*map(change, (self.src_ids, self.src_lengths, self.tgt_ids, self.tgt_lengths)), *soft)
 
     def part(self, start: int, stop: int) -> "Batch":
-        """Rows `start` to `stop` - 1, cut to their own longest sentences."""
+        """Take some rows, without the padding that only other rows need.
+
+        Parameters
+        ----------
+        start, stop
+            The rows from `start` to `stop` - 1.
+
+        Returns
+        -------
+        Batch
+        """
         rows = self.map_tensors(lambda tensor: tensor[start:stop])
         src, tgt = int(rows.src_lengths.max()), int(rows.tgt_lengths.max())
         soft = (None if each is None else each[:, :tgt] for each in (rows.soft_ids, rows.soft_probs))
         return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths, *soft)
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device. The copy of a pinned batch to a GPU is asynchronous."""
+        """Copy the batch to a device. The copy of a pinned batch to a GPU is asynchronous.
+
+        Parameters
+        ----------
+        device
+            The device of the new tensors.
+
+        Returns
+        -------
+        Batch
+        """
         non_blocking = device.type == "cuda"
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
-        """The same batch in pinned memory, for asynchronous copies to a GPU."""
+        """Copy the batch to pinned memory, for asynchronous copies to a GPU.
+
+        Returns
+        -------
+        Batch
+        """
         return self.map_tensors(lambda tensor: tensor.pin_memory())
 
 

@@ -122,8 +122,19 @@ class Translator:
     ) -> "Translator":
         """Load several models with the same tokenizers as an ensemble, which averages their probabilities.
 
-        The settings are those of the first model. Parameters and errors are those of `load`. Raises ModelError if the
-        tokenizers differ.
+        Parameters
+        ----------
+        paths
+            Model folders or runs. The settings are those of the first one.
+        device, precision
+            As for `load`.
+
+        Raises
+        ------
+        ModelError
+            If a model is missing or damaged, or if the tokenizers differ.
+        ConfigError
+            As for `load`.
         """
         trained_models = [TrainedModel.load(resolve_model_folder(Path(path)), device) for path in paths]
         return cls.from_trained(trained_models, precision)
@@ -134,8 +145,19 @@ class Translator:
     ) -> "Translator":
         """Create a translator from one loaded model, or an ensemble from several.
 
-        `precision` replaces the setting of the first model, and `search` replaces `TransformerSearch`. Raises
-        ModelError if the tokenizers of the models differ.
+        Parameters
+        ----------
+        trained_models
+            The models. Settings and tokenizers are those of the first one.
+        precision
+            Replaces the setting `inference.precision` of the first model.
+        search
+            Replaces `TransformerSearch`, for example by another engine.
+
+        Raises
+        ------
+        ModelError
+            If the tokenizers of the models differ.
         """
         first, *others = trained_models
         settings = (
@@ -161,7 +183,14 @@ class Translator:
     ) -> "Translator":
         """Create a translator from a model in memory, for example during training.
 
-        `max_src_tokens` is the longest source that the model was trained on, in tokens.
+        Parameters
+        ----------
+        model, tokenizers
+            The model and the tokenizers of both sides.
+        settings
+            How to search.
+        max_src_tokens
+            Length of the longest source that the model was trained on, in tokens. Longer texts are split.
         """
         longest = _max_src_tokens(model, max_src_tokens)
         return cls(TransformerSearch([model]), tokenizers, settings, longest, Aligner([model], tokenizers))
@@ -214,7 +243,17 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts with markers, such as inline tags. Markers are inserted again beside the words they mark.
 
-        `preserve`, `details` and settings are as for `translate_detailed`.
+        Parameters
+        ----------
+        sources
+            The texts with the places of their markers.
+        preserve, details, **overrides
+            As for `translate_detailed`.
+
+        Returns
+        -------
+        list of Translation
+            One for each text, in the same order.
         """
         texts = (InputText(source, "", number) for number, source in enumerate(sources))
         return list(self._translate(texts, self._options(preserve, details, overrides)))
@@ -277,9 +316,9 @@ class Translator:
         **overrides
             Settings of [inference] for this call.
 
-        Yields
-        ------
-        Translation
+        Returns
+        -------
+        Iterator of Translation
             One for each text, in the same order.
 
         Raises

@@ -227,10 +227,21 @@ class Transformer(nn.Module):
         src_lengths: Int64[Tensor, "B"],
         weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """Encode sources into the memory (B, S, D).
+        """Encode sources into the memory, which the decoder attends to.
 
-        The decoder masks padding positions of the memory, so their values have no meaning. If `weights` is a list, the
-        attention weights (B, H, S, S) of each layer are appended to it.
+        Parameters
+        ----------
+        src_ids
+            Source token ids (B, S), each row ending with eos and then padding.
+        src_lengths
+            Number of tokens of each source without padding (B,).
+        weights
+            If a list is given, the attention weights (B, H, S, S) of each layer are appended to it.
+
+        Returns
+        -------
+        Tensor
+            The memory (B, S, D). The decoder masks its padding positions, so their values have no meaning.
         """
         mask = padding_mask(src_lengths, src_ids.size(1))
         return self.encoder(self.src_embedding(src_ids), mask, weights)  # type: ignore[no-any-return]
@@ -243,9 +254,25 @@ class Transformer(nn.Module):
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Compute the decoder's final states (B, T, D), the input of `projection`.
+        """Compute the final states of the decoder, the input of `projection`.
 
         Targets are padded only at the end, so the causal mask alone keeps real positions from attending to padding.
+
+        Parameters
+        ----------
+        tgt_ids
+            Decoder input (B, T): bos, then the target tokens.
+        memory
+            The output of `encode` (B, S, D).
+        src_lengths
+            Number of tokens of each source without padding (B,).
+        self_weights, cross_weights
+            If a list is given, the attention weights of each layer are appended to it: (B, H, T, T) and (B, H, T, S).
+
+        Returns
+        -------
+        Tensor
+            The states (B, T, D).
         """
         masks = causal_mask(tgt_ids.size(1), tgt_ids.device), padding_mask(src_lengths, memory.size(1))
         hidden = self.tgt_embedding(tgt_ids)
@@ -254,7 +281,18 @@ class Transformer(nn.Module):
     def attention(
         self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], tgt_ids: Int64[Tensor, "B T"]
     ) -> AttentionWeights:
-        """Run a forward pass and return all attention weights, before dropout. The arguments are those of `forward`."""
+        """Run a forward pass and return all attention weights, before dropout.
+
+        Parameters
+        ----------
+        src_ids, src_lengths, tgt_ids
+            As for `forward`.
+
+        Returns
+        -------
+        AttentionWeights
+            One tensor (B, H, queries, keys) per layer, for self-attention of both stacks and for cross-attention.
+        """
         encoder_self: list[Tensor] = []
         decoder_self: list[Tensor] = []
         cross: list[Tensor] = []
@@ -280,7 +318,13 @@ class Transformer(nn.Module):
         return trace_modules(self, batch)
 
     def parameter_table(self) -> ParameterTable:
-        """The parameters: names, shapes and counts, and which names share one tensor. Displays itself in notebooks."""
+        """List the parameters: names, shapes and counts, and which names share one tensor.
+
+        Returns
+        -------
+        ParameterTable
+            The rows. It prints as a table, and displays itself in notebooks.
+        """
         return ParameterTable(parameter_table(self))
 
 

@@ -23,6 +23,10 @@ def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title
         Label of the vertical axis.
     title
         Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 3.0)
@@ -47,6 +51,10 @@ def plot_initializations(xavier: Curve, default: Curve) -> "Figure":
         Loss by step with Xavier uniform weights, Dragoman's initialization.
     default
         Loss by step with torch's default weights, which are smaller.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     curves = {"Xavier uniform (Dragoman)": xavier, "torch default": default}
     return plot_training_curves(curves, "training loss (nats per token)", "One model, two initializations")

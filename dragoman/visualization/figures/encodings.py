@@ -22,6 +22,10 @@ def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
     d_model
         Number of dimensions. It must be even.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 3.5.
@@ -48,6 +52,10 @@ def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int =
         Number of positions.
     d_model
         Number of dimensions of the encoding. It must be even.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Raises
     ------

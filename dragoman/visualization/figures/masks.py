@@ -30,6 +30,10 @@ def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length:
     src_length, tgt_length
         Number of real tokens on each side. The tokens after them are padding.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Raises
     ------
     ValueError

@@ -51,6 +51,10 @@ def plot_parameter_shares(rows: Iterable[ParameterRow]) -> "Figure":
     ----------
     rows
         The parameter tensors of a model.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     with drawing_style():
         figure, (axes,) = new_figure(7.0, 3.2)

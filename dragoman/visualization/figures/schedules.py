@@ -27,6 +27,10 @@ def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 
     num_steps
         Number of steps to plot.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 5.3.
@@ -52,6 +56,10 @@ def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> 
         Width of the model.
     num_steps
         Number of steps to plot. 0 stands for `max_steps`, or ten times the warm-up if `max_steps` is 0.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 2.8)

@@ -68,6 +68,10 @@ def plot_smoothed_targets(
     pad_id
         Id of the padding token.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 5.4.

@@ -28,6 +28,10 @@ def plot_untrained_and_trained(
     keys
         Labels of the columns.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Raises
     ------
     ValueError

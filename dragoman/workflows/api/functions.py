@@ -98,7 +98,17 @@ def plan(
 ) -> "Plan":
     """Measure some training steps on this machine, and predict time, memory and disk space of the whole run.
 
-    Nothing is kept. The arguments and errors are those of `train`.
+    Nothing is kept. Errors are those of `train`.
+
+    Parameters
+    ----------
+    src, tgt, data, config, **settings
+        As for `train`.
+
+    Returns
+    -------
+    Plan
+        The settings, the measurements, and the forecast for the whole run.
     """
     from dragoman.workflows.training.planning import plan_run
 

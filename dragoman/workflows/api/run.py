@@ -173,7 +173,17 @@ class Run(os.PathLike[str]):
         return RunReport(path)
 
     def translator(self, device: str = "auto") -> "Translator":
-        """Load the run's best model as a translator. `device` is the name of a torch device."""
+        """Load the run's best model.
+
+        Parameters
+        ----------
+        device : str
+            Name of a torch device. "auto" takes the first of cuda, mps and cpu.
+
+        Returns
+        -------
+        Translator
+        """
         from dragoman.inference.translator import Translator
 
         return Translator.load(self.path, device)
@@ -185,6 +195,11 @@ class Run(os.PathLike[str]):
         ----------
         number : int
             Number of the sentence, counted from 1.
+
+        Returns
+        -------
+        TestSentence
+            Source, reference and prediction.
 
         Raises
         ------
@@ -211,6 +226,10 @@ class Run(os.PathLike[str]):
         **settings
             As for `dragoman.train`. Only settings that may change in a started run are allowed: limits, validation,
             bookkeeping, device, and all of [inference].
+
+        Returns
+        -------
+        Run
 
         Raises
         ------
