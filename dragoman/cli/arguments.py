@@ -291,7 +291,7 @@ def _rephrase(message: str, prog: str) -> str:
         return f"`{_last_name(found[1])}` {found[2]}"
     if found := re.fullmatch(r"the following arguments are required: (.*)", message):
         names = ", ".join(f"`{name}`" if name.startswith("-") else name for name in found[1].split(", "))
-        return f"{names} is missing. {hint}"
+        return f"{names} {'are' if ',' in names else 'is'} missing. {hint}"
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
         return f"`{found[1].replace(_MARK, '')}` is one argument too many. {hint}"
     return f"{message}. {hint}"
@@ -304,7 +304,7 @@ def _nearest_flag(flag: str, known: Collection[str]) -> str:
     """
     name = flag.strip("-")
     by_name = {each.rpartition(".")[2].strip("-"): each for each in sorted(known, reverse=True)}
-    if (key := NAME_HINTS.get(name.replace("-", "_"))) and flag_of(key) in known:
+    if (key := NAME_HINTS.get(name.rpartition(".")[2].replace("-", "_"))) and flag_of(key) in known:
         return flag_of(key)
     for found in (name, next((each for each in by_name if each.startswith(f"{name}-")), "")):
         if found in by_name:

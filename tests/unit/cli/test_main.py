@@ -57,6 +57,7 @@ BAD_COMMANDS = {
     "evaluate --hyp /dev/null --ref /dev/null": "`--hyp` and `--ref` must not be the same file, but both are "
     "/dev/null.",
     "evaluate": "`--ref` is missing.",
+    "compare a b": "`--src`, `--ref` are missing.",
     "evaluate --hyp h --ref": "`--ref` needs a value.",
     "evaluate m n --src s --ref r": "`n` is one argument too many.",
     "evaluate --ref r": "MODEL with `--src`, or `--hyp`, is missing.",
