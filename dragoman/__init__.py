@@ -1,6 +1,6 @@
-"""Dragoman: train, trust, inspect and serve your own translator.
+"""Dragoman: train, serve and inspect your own translator.
 
-Names are imported on first use, so that importing the package (and ``dragoman --help``) takes no time.
+Names are imported on first use, so that ``import dragoman`` and ``dragoman --help`` stay fast.
 """
 
 from importlib import import_module

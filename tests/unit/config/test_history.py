@@ -16,6 +16,7 @@ from dragoman.config.loading import flag_of
 from dragoman.errors import CheckpointError, ConfigError, SettingsWarning
 from dragoman.training.run.frozen_settings import check_frozen, frozen_config
 
+pytestmark = pytest.mark.filterwarnings("ignore::dragoman.errors.SettingsWarning")
 OLD_TEXT = (Path(__file__).parents[2] / "data" / "config_with_old_names.toml").read_text(encoding="utf-8")
 OTHER_VALUES = {
     "train.workers": 3,
