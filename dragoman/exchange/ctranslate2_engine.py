@@ -3,6 +3,9 @@
 Dragoman splits texts, orders them, and computes flags and n-best lists. CTranslate2 runs the model and the beam search.
 It ends some searches earlier than Dragoman, and it gives no probabilities of single tokens (`token_log_probs` are
 empty).
+
+`dragoman translate --engine ctranslate2` uses this module, through `workflows/models.py`. The model is exported to a
+temporary folder at each start, so a stored export is not needed and cannot be out of date.
 """
 
 import tempfile
@@ -22,14 +25,28 @@ from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 
+# `auto` is int8, because the reason to choose this engine is speed on a CPU.
 _COMPUTE_TYPES: dict[str, Quantization] = {"float32": "float32", "int8": "int8", "auto": "int8"}
 
 
 def ctranslate2_translator(trained: TrainedModel, precision: str, threads: int | None = None) -> Translator:
-    """Convert a model through a temporary folder and return a translator on `threads` cores (default: as torch).
+    """Convert a model through a temporary folder and return a translator that searches with CTranslate2.
 
-    `precision` is float32, int8, or auto, which means int8. Raises ConfigError for bfloat16, and ModelError if
-    ctranslate2 is not installed.
+    Parameters
+    ----------
+    trained
+        The model, of any kind.
+    precision
+        A value of `inference.precision`: float32, int8, or auto, which means int8.
+    threads
+        The number of batches to search at once, on one core each. By default, torch's number of threads.
+
+    Raises
+    ------
+    ConfigError
+        If CTranslate2 does not support `precision` on a CPU (bfloat16).
+    ModelError
+        If ctranslate2 is not installed.
     """
     if precision not in _COMPUTE_TYPES:
         raise ConfigError(
@@ -40,7 +57,10 @@ def ctranslate2_translator(trained: TrainedModel, precision: str, threads: int |
 
 
 class _Engine:
-    """The search of a Translator."""
+    """The search of a Translator: a callable from sources and settings to hypotheses.
+
+    Tokens cross the boundary as strings, because CTranslate2's Python interface takes no ids.
+    """
 
     def __init__(self, trained: TrainedModel, compute_type: Quantization, threads: int) -> None:
         self._threads = threads
@@ -54,13 +74,17 @@ class _Engine:
             )
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """The hypotheses of every source. Raises ConfigError if `settings.sample` is set."""
+        """The hypotheses of every source, at most `settings.n_best` each, finished ones first and best first.
+
+        Raises ConfigError if `settings.sample` is set.
+        """
         if settings.sample:
             raise ConfigError(
                 "`--inference.sample` does not work with `--engine ctranslate2`. Leave out one of the two."
             )
         limits = [output_limit(one.length, len(one.prefix), settings, self._max_length) for one in sources]
         batches = list(token_batches(sources, settings.beam_size, settings.batch_tokens, self._threads))
+        # All batches are submitted before the first result is read, so that every thread has work.
         pending = [
             self._submit([sources[place] for place in batch], max(limits[place] for place in batch), settings)
             for batch in batches
@@ -96,7 +120,11 @@ class _Engine:
         return results
 
     def _hypothesis(self, tokens: Sequence[str], score: float, limit: int, settings: InferenceSettings) -> Hypothesis:
-        """Replace CTranslate2's penalty n ** alpha by the penalty of the settings. n includes the end token."""
+        """Replace CTranslate2's penalty n ** alpha by the penalty of the settings. n includes the end token.
+
+        `tokens` do not include the end token, so a hypothesis is finished if it is shorter than its limit. A batch has
+        one limit, the largest of its sources, so longer outputs of the other sources are cut here.
+        """
         ids = tuple(self._tgt_ids[token] for token in tokens)
         finished = len(ids) < limit
         length = max(1, len(ids) + finished)

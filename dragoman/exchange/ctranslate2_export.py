@@ -2,6 +2,20 @@
 
 Two differences remain. CTranslate2 removes pad, bos and unk before it normalizes probabilities, Dragoman afterwards.
 CTranslate2 divides a log-probability by n ** length_penalty, which is Dragoman's `power` penalty (n includes eos).
+
+`export_model` in `workflows/folders/exchange.py` calls `export_ctranslate2`. The folder that it writes has these files:
+
+| file | content |
+|---|---|
+| `model.bin` | the weights in CTranslate2's binary format, quantized if requested |
+| `config.json` | the names of the control tokens, and whether eos is added to sources |
+| `source_vocabulary.json`, `target_vocabulary.json` | one string per id; `shared_vocabulary.json` if both are equal |
+| `tokenizer.json`, or `src.tokenizer.json` and `tgt.tokenizer.json` | Dragoman's tokenizers, unchanged |
+| `source.spm`, `target.spm` | only for imported tokenizers: the same model for the library sentencepiece |
+| `README.md` | an example that runs, with the search settings of the model |
+| `manifest.json` | sizes and hashes, see `dragoman/files.py` |
+
+The first three are written by `TransformerSpec.save` of the package ctranslate2 (`ctranslate2/specs/model_spec.py`).
 """
 
 import math
@@ -25,6 +39,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 from dragoman.version import __version__
 
+# The number format of the weights on disk. CTranslate2 can convert them to another one when it loads the model.
 Quantization = Literal["float32", "float16", "int8"]
 
 _POSITIONS = 2048
@@ -34,7 +49,24 @@ _POSITIONS = 2048
 def export_ctranslate2(trained: TrainedModel, folder: Path, quantization: Quantization) -> Agreement:
     """Write the folder, and compare translations of a sample with those of the model.
 
-    Raises ModelError, and writes nothing, if ctranslate2 is not installed or float32 translations differ.
+    Parameters
+    ----------
+    trained
+        The model, of any kind.
+    folder
+        The folder to write. An existing folder is replaced.
+    quantization
+        The number format of the weights.
+
+    Returns
+    -------
+    Agreement
+        The result of the comparison. Quantized models differ, so it is only checked for float32.
+
+    Raises
+    ------
+    ModelError
+        If ctranslate2 is not installed or float32 translations differ. Then nothing is written.
     """
     engine = import_ctranslate2()
     specification = build_specification(trained, quantization)
@@ -61,7 +93,11 @@ def import_ctranslate2() -> ModuleType:
 
 
 def build_specification(trained: TrainedModel, quantization: Quantization) -> Any:
-    """The model as a validated CTranslate2 specification. Raises ModelError if ctranslate2 is not installed."""
+    """The model as a validated CTranslate2 specification. Raises ModelError if ctranslate2 is not installed.
+
+    A specification is a tree of arrays with the attribute names of CTranslate2's modules. `validate` reports arrays
+    that are missing, and `optimize` quantizes the weights in place.
+    """
     import_ctranslate2()
     from ctranslate2.specs import TransformerSpec, common_spec
 
@@ -87,18 +123,20 @@ def build_specification(trained: TrainedModel, quantization: Quantization) -> An
     specification.register_source_vocabulary(tokens_of(trained.tokenizers.src))
     specification.register_target_vocabulary(tokens_of(trained.tokenizers.tgt))
     specification.config.add_source_eos = True
-    specification.config.layer_norm_epsilon = 1e-5
+    specification.config.layer_norm_epsilon = 1e-5  # torch's default, which Dragoman's norms have
     specification.validate()
     specification.optimize(quantization=quantization)
     return specification
 
 
 def _num_positions(trained: TrainedModel) -> int:
+    """Rows of the table of positions: enough for the longest source, its end token, and the longest output."""
     longest = trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens
     return trained.model.max_positions or max(_POSITIONS, longest)
 
 
 def _set_embedding(stack: Any, theirs: Any, ours: Embedding, length: int) -> None:
+    """Set token embeddings, their factor sqrt(d_model) (section 3.4 of the paper), and the table of positions."""
     width = ours.weight.size(1)
     theirs.weight = _array(ours.weight)
     stack.scale_embeddings = np.float32(math.sqrt(width))
@@ -116,6 +154,7 @@ def _set_layer(theirs: Any, ours: Any) -> None:
 
 
 def _set_cross_attention(theirs: Any, ours: Any) -> None:
+    """Set attention to the encoder. CTranslate2 has the query apart, because keys and values are computed once."""
     _set_linear(theirs.attention.linear[0], *_part(ours.cross_attn, 0, 1))
     _set_linear(theirs.attention.linear[1], *_part(ours.cross_attn, 1, 3))
     _set_linear(theirs.attention.linear[2], ours.cross_attn.out.weight, ours.cross_attn.out.bias)
@@ -145,6 +184,7 @@ def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
 
 
 def _write_tokenizers(trained: TrainedModel, folder: Path) -> None:
+    """Write the tokenizers. CTranslate2 itself works on tokens, so a user needs them to encode and decode text."""
     trained.tokenizers.save(folder)
     for name, tokenizer in (("source.spm", trained.tokenizers.src), ("target.spm", trained.tokenizers.tgt)):
         if isinstance(tokenizer.library, SentencePieceTokenizer):

@@ -1,11 +1,18 @@
-"""The README of an exported CTranslate2 model, with an example that runs."""
+"""The README of an exported CTranslate2 model, with an example that runs.
+
+`ctranslate2_export` writes it into the folder of the model. The example shows the search settings of the model, loads
+its tokenizers with the library that reads them, and tells where translations may differ from Dragoman's.
+"""
 
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 
 
 def readme_text(trained: TrainedModel, name: str) -> str:
-    """The content of README.md. `name` is the folder of the model in the example."""
+    """The content of README.md. `name` is the folder of the model in the example.
+
+    For a model with learned positions the example limits the output, and the text limits the source.
+    """
     card, settings, longest = trained.card, trained.config.inference, trained.config.data.max_tokens
     search = f"beam_size={settings.beam_size}"
     if (positions := trained.model.max_positions) is not None:

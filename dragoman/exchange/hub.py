@@ -1,4 +1,9 @@
-"""Download a model folder from the Hugging Face hub with its client `huggingface_hub` (extra `hub`)."""
+"""Download a model folder from the Hugging Face hub with its client `huggingface_hub` (extra `hub`).
+
+`dragoman import OWNER/NAME` and `dragoman.load("OWNER/NAME")` use this module. It downloads only the files that
+`marian_import` reads. The client keeps them in its cache, and works offline if they are there. All kinds of failure
+become a ModelError of one line.
+"""
 
 import re
 from pathlib import Path
@@ -6,7 +11,9 @@ from pathlib import Path
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_weights import PICKLED, SAFETENSORS
 
+# OWNER/NAME. A relative path such as runs/demo has this form too, so callers look for a folder first.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+# config.json, generation_config.json and tokenizer_config.json; vocab.json and target_vocab.json; the two tokenizers.
 _FILES = ("*config.json", "*vocab.json", "source.spm", "target.spm")
 
 
@@ -16,7 +23,24 @@ def is_hub_name(text: str) -> bool:
 
 
 def fetch_model(name: str) -> Path:
-    """Download the files of a model, or find them in the client's cache. Returns the folder. Raises ModelError."""
+    """Download the files of a model, or find them in the client's cache.
+
+    Parameters
+    ----------
+    name
+        The name of the model, such as ``Helsinki-NLP/opus-mt-de-en``.
+
+    Returns
+    -------
+    Path
+        The folder in the client's cache, an input for `import_marian`. Do not change its files.
+
+    Raises
+    ------
+    ModelError
+        If huggingface_hub is not installed, or the model does not exist or cannot be downloaded.
+    """
+    # Many repositories have both kinds of weights. Download the pickle only if there is no safetensors file.
     folder = _snapshot(name, [*_FILES, SAFETENSORS])
     if not (folder / SAFETENSORS).exists():
         folder = _snapshot(name, [*_FILES, PICKLED])

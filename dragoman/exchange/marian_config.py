@@ -2,6 +2,17 @@
 
 Such a folder has config.json (shape), generation_config.json (search; in config.json for older models) and
 tokenizer_config.json. A key with a value that Dragoman's Transformer cannot represent is an error that names the key.
+
+The keys are those of `MarianConfig`, `GenerationConfig` and `MarianTokenizer` in the library transformers
+(`transformers/models/marian/`), which defines the format. The marian-nmt program itself has another format,
+`model.npz` and `decoder.yml`, which transformers' `convert_marian_to_pytorch.py` converts. `marian_import` reads these
+files before all others, because they determine every other size. `marian_export` writes the same keys.
+
+| file | keys read |
+|---|---|
+| config.json | shape, dropout rates, activation, tied embeddings, vocabulary sizes, ids of pad and eos |
+| generation_config.json | `num_beams`, `length_penalty`, `max_length`, `renormalize_logits` |
+| tokenizer_config.json | `source_lang`, `target_lang`, `model_max_length`, `separate_vocabs` |
 """
 
 import json
@@ -14,7 +25,9 @@ from dragoman.config.fields import quote_value
 from dragoman.errors import ConfigError, ModelError
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
+# Vocabularies are read with the same limit. OPUS-MT's have about 60,000 entries and 1 MB.
 MAX_JSON_BYTES = 64 << 20
+# transformers' names on the left, the values of `model.activation` on the right.
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 
 # Values that every supported MarianMTModel has. A missing key has the value given here.
@@ -72,8 +85,24 @@ _NEUTRAL: dict[str, Any] = {
 class MarianConfig:
     """The settings of a Marian model as Dragoman's settings, and its own ids and sizes.
 
-    `separate_vocabularies`: there is a target_vocab.json beside vocab.json. `max_positions` is the longest sequence in
-    tokens, eos included. `notes` list the options that were not imported.
+    Attributes
+    ----------
+    model, inference
+        The shape of the model and the settings of its search.
+    src_vocab_size, tgt_vocab_size
+        Entries of Marian's vocabularies, eos, unk and padding included.
+    pad_id, eos_id
+        Ids in both of Marian's vocabularies. The decoder starts with `pad_id`.
+    separate_vocabularies
+        Whether there is a target_vocab.json beside vocab.json.
+    renormalized
+        Whether transformers normalizes probabilities again after it suppressed tokens such as padding.
+    src_lang, tgt_lang
+        Language codes, or "" if the files have none.
+    max_positions
+        The longest sequence in tokens, eos included.
+    notes
+        Options of the search that were not imported, one clause each.
     """
 
     model: ModelSettings
@@ -91,7 +120,10 @@ class MarianConfig:
 
 
 def read_marian_config(folder: Path) -> MarianConfig:
-    """Read the configuration of a Marian model. Raises ModelError that names an unsupported key and its value."""
+    """Read the configuration of a Marian model.
+
+    Only config.json is required. Raises ModelError that names an unsupported key and its value.
+    """
     config = _Table(folder / CONFIG, _DEFAULTS | read_json(folder / CONFIG))
     for key, value in _MUST_BE.items():
         config.require(key, value)
@@ -138,10 +170,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
+    """The content of a JSON file, with checks whose errors name the file and the key."""
+
     path: Path
     content: dict[str, Any]
 
     def require(self, key: str, expected: Any) -> None:
+        """Raise ModelError unless a key has this value and type. A missing key has it. 1 is not true here."""
         value = self.content.get(key, expected)
         if type(value) is not type(expected) or value != expected:
             raise ModelError(
@@ -162,6 +197,7 @@ class _Table:
         return value
 
     def number(self, key: str, value: Any) -> int:
+        """`value` if it is a whole number from 0, else raise ModelError about `key`."""
         if type(value) is not int or value < 0:
             raise ModelError(
                 f"{self.path}: `{key}` must be a whole number, but is {quote_value(value)}. Download the model again."
@@ -200,6 +236,7 @@ def _model(config: _Table) -> ModelSettings:
 
 
 def _tie(config: _Table) -> str:
+    """The value of `model.tie`. If words are not tied, embeddings shared in the file become two copies."""
     for key in ("tie_word_embeddings", "share_encoder_decoder_embeddings"):
         if not isinstance(config.content[key], bool):
             config.require(key, True)
@@ -215,7 +252,11 @@ def _decoder_vocab_size(config: dict[str, Any]) -> Any:
 
 
 def _inference(generation: _Table) -> InferenceSettings:
-    """The search settings. transformers divides a log-probability by tokens ** length_penalty, eos included."""
+    """The search settings. transformers divides a log-probability by tokens ** length_penalty, eos included.
+
+    `max_length` of transformers counts the start token and limits the output alone, while `max_extra_tokens` is added
+    to the length of the source. So `max_length` can only lower Dragoman's default.
+    """
     content, ours = generation.content, InferenceSettings()
     content.setdefault("length_penalty", 1.0)
     content.setdefault("num_beams", ours.beam_size)
@@ -237,6 +278,7 @@ def _max_positions(config: _Table, tokenizer: dict[str, Any]) -> int:
 
 
 def _notes(generation: dict[str, Any]) -> tuple[str, ...]:
+    """Notes on options of the search that Dragoman does not have. They change outputs, but not the model."""
     unlike = [key for key, neutral in _NEUTRAL.items() if generation.get(key) not in (None, neutral)]
     return tuple(f"`{key}` ({quote_value(generation[key])}) of its search is not imported" for key in unlike)
 

@@ -1,6 +1,10 @@
 """Export a post-norm model with an imported tokenizer for transformers (`MarianMTModel`, `MarianTokenizer`).
 
 The inverse of `marian_import`: a model that is imported, exported and imported again is the same model.
+
+`export_model` in `workflows/folders/exchange.py` calls `export_marian`. It writes the files that `marian_import`
+lists, with weights as safetensors. Models with other tokenizers cannot be exported, because `MarianTokenizer` only
+reads SentencePiece models. Names and keys are those of transformers' `convert_marian_to_pytorch.py`.
 """
 
 import json
@@ -24,7 +28,9 @@ from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
 from dragoman.version import __version__
 
+# Marian's ids of these tokens. Padding is the last one.
 _EOS, _UNK = 0, 1
+# The fewest positions to write. OPUS-MT models have 512.
 _POSITIONS = 512
 
 
@@ -36,16 +42,36 @@ class _Side:
 
     @property
     def rows(self) -> list[int]:
+        """Our id for each of Marian's. Our bos is Marian's padding, with which its decoder starts."""
         return [EOS_ID, UNK_ID, *range(len(CONTROL_TOKENS), len(self.tokenizer.vocabulary)), BOS_ID]
 
     @property
     def vocabulary(self) -> dict[str, int]:
+        """The content of vocab.json: Marian's ids by token."""
         names = ["</s>", "<unk>", *self.tokenizer.vocabulary[len(CONTROL_TOKENS) :], "<pad>"]
         return {name: index for index, name in enumerate(names)}
 
 
 def export_marian(trained: TrainedModel, folder: Path) -> tuple[str, ...]:
-    """Write the folder. Returns notes on settings without a counterpart. Raises ModelError for unsupported models."""
+    """Write a model in the Hugging Face format of Marian.
+
+    Parameters
+    ----------
+    trained
+        The model. Its parameters are copied to the CPU as float32.
+    folder
+        The folder to write. An existing folder is replaced.
+
+    Returns
+    -------
+    tuple[str, ...]
+        Clauses about settings without a counterpart.
+
+    Raises
+    ------
+    ModelError
+        If Marian cannot represent the model. The message names the setting and its value.
+    """
     src, tgt = _side(trained.tokenizers.src), _side(trained.tokenizers.tgt)
     _check_exportable(trained, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
@@ -76,6 +102,7 @@ def _side(tokenizer: Tokenizer) -> _Side:
 
 
 def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
+    """Raise ModelError for a model whose layers or vocabularies `MarianMTModel` cannot represent."""
     settings = trained.config.model
     problems = {
         "`model.norm_first` is true, but Marian models in transformers are post-norm": settings.norm_first,
@@ -91,6 +118,7 @@ def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
 
 
 def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]:
+    """The tensors by Marian's names. Tied tensors are written once. transformers computes the positions itself."""
     parameters = trained.model.named_parameters(remove_duplicate=False)
     ours = {name: tensor.detach().cpu().float() for name, tensor in parameters}
     tensors = {
@@ -150,6 +178,11 @@ def _num_positions(trained: TrainedModel) -> int:
 
 
 def _generation(trained: TrainedModel, tgt: _Side) -> dict[str, Any]:
+    """The content of generation_config.json.
+
+    With `early_stopping` "never" transformers searches until no open hypothesis can win, which is never less thorough
+    than Dragoman's own search (`inference/search/beam.py`). `bad_words_ids` suppress the tokens that Dragoman never outputs.
+    """
     settings, pad = trained.config.inference, len(tgt.rows) - 1
     penalty = {"length_penalty": settings.length_penalty_alpha} if settings.length_penalty == "power" else {}
     return {
@@ -165,6 +198,7 @@ def _generation(trained: TrainedModel, tgt: _Side) -> dict[str, Any]:
 
 
 def _tokenizer(trained: TrainedModel, shared: bool) -> dict[str, Any]:
+    """The content of tokenizer_config.json. `model_max_length` counts the end token, `data.max_tokens` does not."""
     return {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": trained.config.data.src_lang,

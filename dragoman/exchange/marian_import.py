@@ -2,6 +2,20 @@
 
 Marian's decoder starts with the padding token, so our bos gets the embedding of that token. Our padding gets a row of
 zeros, and its logit is so low that it is never output. The other rows keep their order after our four control tokens.
+
+`import_model` in `workflows/folders/exchange.py` and `dragoman.load` call `import_marian`, and save the result as a
+model folder. The input is a folder, downloaded by `hub` or made by the user:
+
+| file | content | read by |
+|---|---|---|
+| config.json, generation_config.json, tokenizer_config.json | settings | `marian_config` |
+| vocab.json | token -> id, for both sides, or for the source | this module |
+| target_vocab.json | token -> id of the target, if `separate_vocabs` is true | this module |
+| source.spm, target.spm | SentencePiece models that cut text into tokens | `sentencepiece_file` |
+| model.safetensors, or pytorch_model.bin | weights | `marian_weights` |
+
+The two .spm files define pieces only; ids come from the JSON files. Marian's usual ids are eos 0, unk 1 and padding
+last. A model with ids in another order is imported too.
 """
 
 import re
@@ -34,22 +48,50 @@ VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 UNREACHABLE = -10_000.0
 """The logit of a token that must never be output: a probability of 0, but finite in float16."""
 
+# The end of names such as Helsinki-NLP/opus-mt-de-en, for models whose files do not name the languages.
 _LANGUAGES = re.compile(r"-([a-z]{2,3})-([a-z]{2,3})$")
+# The largest difference of a stored position. float16, which a file may have, rounds sines by up to 0.00025.
 _POSITION_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedModel:
-    """The imported model, and notes for the user."""
+    """The result of an import.
+
+    Attributes
+    ----------
+    trained
+        The model on the CPU, in evaluation mode, with its tokenizers, settings and card.
+    notes
+        Clauses for the user about unsafe files and options that were left out.
+    """
 
     trained: TrainedModel
     notes: tuple[str, ...]
 
 
 def import_marian(folder: Path, origin: str) -> ImportedModel:
-    """Import a Marian model from a folder in Hugging Face format. `origin` is its name on the hub.
+    """Import a Marian model from a folder in Hugging Face format.
 
-    Nothing in the folder is trusted: every size is checked before memory is allocated. Raises ModelError.
+    Nothing in the folder is trusted: every size is checked before memory is allocated.
+
+    Parameters
+    ----------
+    folder
+        The files of the model.
+    origin
+        The name of the model on the hub, or of its folder. The card states it, and it may name the languages.
+
+    Returns
+    -------
+    ImportedModel
+        The model. Nothing is written.
+
+    Raises
+    ------
+    ModelError
+        If a file is missing or damaged, or the model has a part that Dragoman's Transformer cannot represent. The
+        message names the file, the key or tensor, and its value.
     """
     marian = read_marian_config(folder)
     src, tgt = _read_tokenizers(folder, marian)
@@ -74,6 +116,7 @@ class _Side:
 
 
 def _read_tokenizers(folder: Path, marian: MarianConfig) -> tuple[_Side, _Side]:
+    """Both sides. Even with one vocabulary, the two .spm files may cut text differently."""
     src_path = folder / VOCABULARY
     tgt_path = folder / (TARGET_VOCABULARY if marian.separate_vocabularies else VOCABULARY)
     if marian.model.tie == "all" and src_path != tgt_path:
@@ -104,6 +147,7 @@ def _vocabulary(path: Path, marian: MarianConfig, size: int) -> dict[str, int]:
 
 
 def _side(spm: Path, vocabulary_path: Path, vocabulary: dict[str, int]) -> _Side:
+    """A tokenizer whose vocabulary is our control tokens, then Marian's other tokens in the order of their ids."""
     model = read_spm(spm)
     others = [token for token, _ in sorted(vocabulary.items(), key=lambda one: one[1]) if token not in _CONTROLS]
     try:
@@ -178,6 +222,7 @@ def _check_positions(tensors: TensorFile) -> None:
 def _model(
     marian: MarianConfig, tensors: TensorFile, names: dict[str, str], src_rows: list[int], tgt_rows: list[int]
 ) -> Transformer:
+    """Fill a model with the tensors of the file, in our order. `src_rows` and `tgt_rows` come from `_our_rows`."""
     with build_without_values():
         model = Transformer(marian.model, len(src_rows) + 1, len(tgt_rows) + 1)
     groups = marian_weights.layer_tensors(marian.model).items()
@@ -187,6 +232,7 @@ def _model(
         ours[name] = _permute_rows(tensors.tensor(theirs), rows, 0.0)
     bias = tensors.tensor(BIAS)[0] if BIAS in tensors.shapes() else torch.zeros(marian.tgt_vocab_size)
     ours["projection.bias"] = _permute_rows(bias, tgt_rows, UNREACHABLE)
+    # Our bos has the output row of Marian's padding. With renormalization its probability must be 0.
     if marian.renormalized:
         ours["projection.bias"][BOS_ID] = UNREACHABLE
     return replace_parameters(model, ours).eval()

@@ -1,4 +1,21 @@
-"""Names of the tensors of a Marian model in Hugging Face format, and reading them from an untrusted file."""
+"""Names of the tensors of a Marian model in Hugging Face format, and reading them from an untrusted file.
+
+The names are those of `MarianMTModel.state_dict()` in transformers (`models/marian/modeling_marian.py`):
+
+| Marian | Dragoman |
+|---|---|
+| `model.encoder.layers.N.self_attn.{q,k,v}_proj` | `encoder.layers.N.self_attn.in_`, the three stacked |
+| `model.decoder.layers.N.encoder_attn.{q,k,v}_proj` | `decoder.layers.N.cross_attn.in_` |
+| `...out_proj`, `...self_attn_layer_norm` | `...out`, `...self_attn_residual.norm` |
+| `...fc1`, `...fc2`, `...final_layer_norm` | `...feed_forward.inner`, `...outer`, `...feed_forward_residual.norm` |
+| `model.shared`, `model.{encoder,decoder}.embed_tokens` | `src_embedding`, `tgt_embedding` |
+| `lm_head`, `final_logits_bias` | `projection.weight`, `projection.bias` |
+| `model.{encoder,decoder}.embed_positions` | none: the positions are computed |
+
+A pickle can run code when it is loaded. So the file is only loaded with `weights_only`, and only if it is not
+compressed: a small compressed file could expand to fill the memory. Shapes are compared with config.json before a
+tensor is copied. `marian_import` reads with this module, and `marian_export` writes with the same names.
+"""
 
 import pickle
 import zipfile
@@ -47,6 +64,8 @@ def open_tensors(folder: Path) -> TensorFile:
 
 
 class _Safetensors:
+    """A safetensors file. Only its header is read at first."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
@@ -93,6 +112,7 @@ class _Pickled:
 
 
 def _refuse_compressed(path: Path) -> None:
+    """Raise ValueError for a compressed archive. torch itself never writes one."""
     with zipfile.ZipFile(path) as archive:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
             raise ValueError("it is compressed")
@@ -120,6 +140,7 @@ def layer_tensors(settings: ModelSettings) -> dict[str, tuple[str, ...]]:
 
 
 def _layer(place: str, attentions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The names of one layer. `attentions` has Marian's name for each of our attentions."""
     names: dict[str, tuple[str, ...]] = {}
     for part in ("weight", "bias"):
         for ours, theirs in attentions.items():

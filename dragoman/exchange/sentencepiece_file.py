@@ -2,6 +2,20 @@
 
 The file is a protocol buffer: numbered fields, each a number, four or eight bytes, or a length and bytes. It is read
 here, so that importing a model needs no other library and trusts no third-party parser.
+
+The fields are those of `sentencepiece_model.proto` in google/sentencepiece (`src/`), and the encoding is described at
+protobuf.dev/programming-guides/encoding. These fields are used:
+
+| message | fields |
+|---|---|
+| `ModelProto` | 1 pieces (repeated), 2 trainer_spec, 3 normalizer_spec, 5 denormalizer_spec |
+| `SentencePiece` | 1 piece (text), 2 score (float32), 3 type |
+| `TrainerSpec` | 3 model_type, 24 treat_whitespace_as_suffix, 35 byte_fallback |
+| `NormalizerSpec` | 1 name, 2 precompiled_charsmap, 3 add_dummy_prefix |
+| | 4 remove_extra_whitespaces, 5 escape_whitespaces |
+
+`marian_import` reads such files, and both exports write them for imported tokenizers. The result is a `PieceModel`,
+from which `text/tokenization/sentencepiece.py` makes a tokenizer.
 """
 
 import struct
@@ -13,8 +27,10 @@ from dragoman.errors import ModelError
 from dragoman.text.tokenization.pipelines import byte_token
 from dragoman.text.tokenization.sentencepiece import PieceModel
 
+# Number and value of a field. The value is a number only for wire type 0.
 Field = tuple[int, int | bytes]
 
+# Several hundred times a usual model, which has 32,000 pieces and 800 kB.
 MAX_FILE_BYTES = 256 << 20
 
 # sentencepiece_model.proto: ModelProto, SentencePiece, TrainerSpec, NormalizerSpec.
@@ -46,7 +62,11 @@ def read_spm(path: Path) -> PieceModel:
 
 
 def write_spm(model: PieceModel) -> bytes:
-    """The content of a .spm file that SentencePiece reads as this model."""
+    """The content of a .spm file that SentencePiece reads as this model.
+
+    Control pieces come first, as in files that SentencePiece trains. Their ids differ from Dragoman's: programs that
+    read the file use the pieces, and take ids from a vocabulary.
+    """
     specials = [("<unk>", 0.0, _UNKNOWN), ("<s>", 0.0, _CONTROL), ("</s>", 0.0, _CONTROL)]
     in_bytes = [(byte_token(byte), 0.0, _BYTE) for byte in range(256)] if model.byte_fallback else []
     normal = [(piece, score, _NORMAL) for piece, score in model.pieces]
@@ -60,7 +80,11 @@ def write_spm(model: PieceModel) -> bytes:
 
 
 def _model(content: bytes) -> tuple[PieceModel, str]:
-    """The model, and the first unsupported feature, or ""."""
+    """The model, and the first unsupported feature, or "".
+
+    A missing field has the default of `sentencepiece_model.proto`: unigram, and true for the three
+    options of the normalizer.
+    """
     fields = list(_fields(content))
     messages = (_numbers_and_texts(fields, which) for which in (_TRAINER, _NORMALIZER, _DENORMALIZER))
     trainer, normalizer, denormalizer = messages
@@ -88,6 +112,7 @@ def _model(content: bytes) -> tuple[PieceModel, str]:
 
 
 def _read_piece(content: bytes) -> tuple[str, float, int]:
+    """Text, score and type of a piece."""
     fields = dict(_fields(content))
     score = struct.unpack("<f", _bytes(fields.get(_SCORE, b"\0\0\0\0")))[0]
     kind = fields.get(_TYPE, _NORMAL)
@@ -100,6 +125,7 @@ def _numbers_and_texts(fields: Iterable[Field], which: int) -> dict[int, int | b
 
 
 def _bytes(value: int | bytes) -> bytes:
+    """The value, which must be bytes. A damaged file may have a number in this field."""
     if isinstance(value, int):
         raise ValueError("it has a number instead of text")
     return value
@@ -130,7 +156,7 @@ def _fields(content: bytes) -> Iterator[Field]:
 def _varint(content: bytes, place: int) -> tuple[int, int]:
     """Read a number in groups of seven bits, lowest first. Returns it and the position after it."""
     number = 0
-    for shift in range(0, 70, 7):
+    for shift in range(0, 70, 7):  # a number of 64 bits has at most ten groups
         byte = content[place]
         place += 1
         number |= (byte & 0x7F) << shift

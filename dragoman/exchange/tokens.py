@@ -1,4 +1,8 @@
-"""The tokens of a vocabulary as other programs need them: one unique string per id."""
+"""The tokens of a vocabulary as other programs need them: one unique string per id.
+
+CTranslate2 identifies a token by its string, and finds eos and unk by their names. So a vocabulary must have no string
+twice. An imported Marian vocabulary may have ``<s>`` as an ordinary token beside Dragoman's own.
+"""
 
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.tokenizer import Tokenizer
