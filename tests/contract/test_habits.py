@@ -25,7 +25,7 @@ def names_of(requirements: list[str]) -> set[str]:
 def test_constraints_have_a_version_for_every_dependency() -> None:
     extras = [names_of(requirements) for requirements in PROJECT["optional-dependencies"].values()]
     needed = names_of(PROJECT["dependencies"]).union(*extras) - {"dragoman"}
-    assert sorted(needed - versions_in("constraints.txt").keys()) == []
+    assert sorted(needed - versions_in("constraints.txt").keys()) == [], "run `make lock`"
 
 
 def test_the_lock_has_the_constraints_versions_and_hashes_of_what_serving_needs() -> None:
