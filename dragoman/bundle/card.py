@@ -1,4 +1,11 @@
-"""The model card: training data, scores and size of a model, as JSON and as Markdown."""
+"""The model card: training data, scores and size of a model, as JSON and as Markdown.
+
+Training makes the card, `replace_card` adds the scores of the finished model, and fine-tuning and distillation add
+their models to it. card.json is the one that is read again: by the server for languages, by fine-tuning for `lineage`,
+and by the report of a run. card.md is never read.
+
+Versions differ in their fields. So a missing field has its default, and an unknown field is ignored.
+"""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -10,6 +17,7 @@ from dragoman.errors import ModelError
 from dragoman.records import Score
 from dragoman.text.surrogates import replace_surrogates
 
+# A card has a few kB. The limit keeps a wrong file from filling the memory.
 _MOST_BYTES = 1 << 20
 
 
@@ -17,9 +25,36 @@ _MOST_BYTES = 1 << 20
 class Card:
     """Facts about a model. An unknown fact keeps its default.
 
-    `origin` is the source of an imported model. `lineage` has the models that a fine-tuned model started from, oldest
-    first, `teachers` the models that it was distilled from. With `ema_decay` the weights are the running mean at the
-    step in `averaged_steps`. `cleaning` has rows (rule, pairs), `scores` rows (data set, metric, value, signature).
+    Attributes
+    ----------
+    src_lang, tgt_lang
+        Language codes.
+    parameters
+        The number of trained numbers. A tied tensor counts once.
+    src_vocab_size, tgt_vocab_size
+        Entries of the vocabularies, control tokens included.
+    train_pairs, dev_pairs, test_pairs
+        Sentence pairs used for training, for validation and for the test.
+    cleaning
+        Rows (rule, pairs): "read", each rule with the number of pairs that it removed, and "kept".
+    steps, epochs, tgt_tokens, minutes
+        The length of the training: optimizer steps, full passes over the data, target tokens, and time.
+    device, precision
+        Where, and in which number format, the model was trained.
+    averaged_steps
+        The steps whose weights were averaged. With `ema_decay`, the one step at which the running mean was taken.
+    ema_decay
+        The decay of the running mean, or 0 without one.
+    scores
+        Rows (data set, metric, value, signature). Values have two decimals.
+    versions
+        Rows (package, version) of the programs that made the model.
+    origin
+        The source of an imported model.
+    lineage
+        The models that a fine-tuned model started from, oldest first.
+    teachers
+        The models that it was distilled from.
     """
 
     src_lang: str = ""
@@ -129,6 +164,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _frozen(value: Any) -> Any:
+    """JSON lists as tuples, at every depth, because a card is immutable."""
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 

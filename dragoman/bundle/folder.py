@@ -1,4 +1,18 @@
-"""Write and read model folders. Reading executes nothing, and checks every file against the manifest first."""
+"""Write and read model folders. Reading executes nothing, and checks every file against the manifest first.
+
+`TrainedModel.load` and `save` call this module, and so does every checkpoint, which is a model folder with two more
+files. manifest.json, which `dragoman.files` writes last, has these keys:
+
+| key | value |
+|---|---|
+| `files` | file name -> `bytes` and `sha256` |
+| `format` | `FORMAT`, the version of the layout |
+| `versions` | package -> version that wrote the folder |
+| `sha256` | hash of the other keys |
+
+A folder may have no other files. The checks find damage and mixed-up files, not forgery: the manifest has no signature.
+An untrusted folder is safe to read because each part is parsed as data, within limits of size.
+"""
 
 import shutil
 from contextlib import suppress
@@ -21,6 +35,7 @@ from dragoman.version import __version__
 
 FORMAT = 1
 """Version of the layout of a model folder. Raise it when earlier versions cannot read what this one writes."""
+# tests/data/models has a folder of each format, which later versions must read.
 _CONFIG = "config.toml"
 _MAX_BYTES = 64 << 20
 """Limit for every file except the weights: three times the largest known tokenizer."""
@@ -28,7 +43,19 @@ _MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A model as numpy arrays, with everything needed to translate text."""
+    """A model as numpy arrays, with everything needed to translate text.
+
+    Attributes
+    ----------
+    arrays
+        Every distinct parameter by name, as in `parameter_shapes`.
+    tokenizers
+        The tokenizers of both sides, whose vocabulary sizes determine shapes of the arrays.
+    config
+        The settings: `config.model` describes the arrays, `config.inference` the default search.
+    card
+        The facts for people.
+    """
 
     arrays: Arrays
     tokenizers: TokenizerPair
@@ -39,7 +66,10 @@ class Bundle:
 
 
 def manifest_facts() -> dict[str, Any]:
-    """The facts that a manifest records besides its files: format and versions."""
+    """The facts that a manifest records besides its files: format and versions.
+
+    The version of torch is that of the installed package. It is left out where only translating is installed.
+    """
     versions = {"dragoman": __version__}
     with suppress(PackageNotFoundError):
         versions["torch"] = installed_version("torch")
@@ -47,13 +77,25 @@ def manifest_facts() -> dict[str, Any]:
 
 
 def save_bundle(bundle: Bundle, folder: Path) -> None:
-    """Write a model folder atomically. An existing folder is replaced."""
+    """Write a model folder atomically. An existing folder is replaced.
+
+    Raises ResourceError if the disk is full.
+    """
     with write_folder(folder, manifest_facts()) as temporary:
         write_bundle_files(bundle, temporary)
 
 
 def replace_card(folder: Path, card: Card, config: Config | None = None) -> None:
-    """Replace the card of a model folder, and its settings if `config` is set. The other files stay."""
+    """Replace the card of a model folder, and its settings if `config` is set. The other files stay.
+
+    The folder is written again as a whole, so that a reader never sees a card that does not match the manifest. The
+    manifest keeps its format and versions.
+
+    Raises
+    ------
+    ModelError
+        If the folder is damaged.
+    """
     manifest = verify_folder(folder)
     facts = {name: value for name, value in manifest.items() if name != "files"}
     with write_folder(folder, facts) as temporary:
@@ -65,7 +107,10 @@ def replace_card(folder: Path, card: Card, config: Config | None = None) -> None
 
 
 def write_bundle_files(bundle: Bundle, folder: Path) -> None:
-    """Write the files of a model folder, without the manifest."""
+    """Write the files of a model folder, without the manifest.
+
+    A checkpoint adds its own files to `folder` afterwards. Both are inside `write_folder`, which writes the manifest.
+    """
     _write_config(bundle.config, folder)
     _write_card(bundle.card, folder)
     bundle.tokenizers.save(folder)
@@ -84,7 +129,20 @@ def _write_card(card: Card, folder: Path) -> None:
 def load_bundle(folder: Path) -> Bundle:
     """Read a model folder. The arrays are copies: the folder may change or disappear afterwards.
 
-    Raises ModelError that names the file that is missing, damaged, or does not fit the others.
+    Parameters
+    ----------
+    folder
+        The model folder itself. `resolve_model_folder` finds it from a path of the user.
+
+    Returns
+    -------
+    Bundle
+        The model with its fingerprint.
+
+    Raises
+    ------
+    ModelError
+        If the format is another one, or a file is missing, damaged, or does not fit the others. The message names it.
     """
     checked = VerifiedFolder(folder, {WEIGHTS}, _MAX_BYTES)
     if (found := checked.manifest.get("format")) != FORMAT:
@@ -104,6 +162,7 @@ def load_bundle(folder: Path) -> Bundle:
             f"{folder} has a config.toml that does not fit its tokenizer: {error}. Copy or download the model again."
         ) from None
     check_file_size(path, shapes)
+    # The weights are hashed from the content that is parsed, so that a large file is read only once.
     arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
     card = read_card(folder)
     VerifiedFolder(folder, {WEIGHTS})  # nothing changed while the other files were read
@@ -111,7 +170,10 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def read_settings(folder: Path) -> Config:
-    """Read the settings of a model folder. Raises ModelError."""
+    """Read the settings of a model folder, without the manifest and the other files.
+
+    Fine-tuning and distillation read the settings of their models before they load one. Raises ModelError.
+    """
     path = folder / _CONFIG
     try:
         return _settings_in(toml_bytes(path), path)

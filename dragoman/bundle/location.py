@@ -1,4 +1,13 @@
-"""Find the model folder that a path refers to: itself, the best model of a run, or the target of a pointer file."""
+"""Find the model folder that a path refers to: itself, the best model of a run, or the target of a pointer file.
+
+Every command that takes a model calls `resolve_model_folder`. A run (`training/run/checkpoint.py`) has these entries:
+
+- `averaged/`: a model folder with averaged weights, kept if they score at least as high as the best checkpoint.
+- `best`, `last`: pointer files, one line with a path such as ``checkpoints/step_0012000``. They are files and not
+  symbolic links, so that a run can be copied to any file system and packed into any archive.
+
+A folder of another program is recognized by its files, so that the error can name the command to use.
+"""
 
 import contextlib
 from pathlib import Path
@@ -7,15 +16,25 @@ from dragoman.errors import ModelError
 from dragoman.files import MANIFEST
 
 CTRANSLATE2_WEIGHTS = "model.bin"
+# What a run offers as its model, in order of preference. Averaged weights are only kept if they are not worse.
 POINTERS = ("averaged", "best")
 _HUGGING_FACE_CONFIG = "config.json"
+# Characters read from a pointer: the usual limit on the length of a path.
 _LONGEST_POINTER = 4096
 
 
 def resolve_model_folder(path: Path) -> Path:
     """The model folder that `path` refers to: itself, or the averaged model of a run, else its best checkpoint.
 
-    Raises ModelError if there is none.
+    Parameters
+    ----------
+    path
+        A model folder, a run, or a pointer file in a run.
+
+    Raises
+    ------
+    ModelError
+        If there is no model. The message tells what `path` is instead, and what to do.
     """
     if not path.exists():
         raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.")
@@ -45,7 +64,10 @@ def resolve_model_folder(path: Path) -> Path:
 
 
 def _followed(pointer: Path) -> Path:
-    """The folder that a pointer names: a one-line file with a path below its own folder."""
+    """The folder that a pointer names: a one-line file with a path below its own folder.
+
+    A path that leads out of that folder is refused, because a run may come from another person.
+    """
     target, leads = pointer, False
     with contextlib.suppress(OSError, ValueError):  # another text file may be named by mistake
         with pointer.open(encoding="utf-8") as stream:

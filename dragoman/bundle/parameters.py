@@ -1,16 +1,33 @@
-"""Names and shapes of a Transformer's parameters, computed from its settings without building the model."""
+"""Names and shapes of a Transformer's parameters, computed from its settings without building the model.
+
+`load_bundle` compares model.safetensors with them, so that a translation without torch needs no Transformer, and a
+hostile file is refused before arrays are made. The names are the same as those of `model/transformer.py`; change both
+together. A linear layer has the weight (outputs, inputs), as `torch.nn.Linear` does.
+"""
 
 from collections.abc import Iterator
 
 from dragoman.config import ModelSettings
 
+# Shapes by name. The order is that of `Transformer.named_parameters`.
 Shapes = dict[str, tuple[int, ...]]
 
 
 def parameter_shapes(settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> Shapes:
     """The shape of every distinct parameter, in the order of the model. A tied parameter has its first name.
 
-    Raises ValueError if one tensor must embed two vocabularies of different sizes.
+    Parameters
+    ----------
+    settings
+        The settings of the model. `settings.tie` selects the tensors that are one: with "all" the two embeddings and
+        the projection, with "decoder" the target embedding and the projection.
+    src_vocab_size, tgt_vocab_size
+        Entries of the vocabularies, control tokens included.
+
+    Raises
+    ------
+    ValueError
+        If one tensor must embed two vocabularies of different sizes.
     """
     if settings.tie == "all" and src_vocab_size != tgt_vocab_size:
         raise ValueError(f"one tensor cannot embed vocabularies of {src_vocab_size} and {tgt_vocab_size} entries")
@@ -43,7 +60,7 @@ def _parameters(
 
 def _layer(settings: ModelSettings, name: str, attentions: list[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
     width, inner = settings.d_model, settings.d_ff
-    for attention in attentions:
+    for attention in attentions:  # query, key and value are one matrix of 3 * width rows, in this order
         for part, rows in (("in_", 3 * width), ("out.", width)):
             yield f"{name}.{attention}_attn.{part}weight", (rows, width)
             if settings.attention_bias:

@@ -1,4 +1,12 @@
-"""Read and write model.safetensors as numpy arrays."""
+"""Read and write model.safetensors as numpy arrays.
+
+The format is a header in JSON (name, type, shape and offsets of each tensor) and the bytes of the tensors
+(github.com/huggingface/safetensors). It cannot contain code. Only float32 is accepted, which training writes: other
+precisions are a choice of inference.
+
+`folder` reads and writes models with this module, `training/run/checkpoint.py` also the state of the optimizer, and
+`exchange/marian_export.py` a file for transformers.
+"""
 
 import errno
 import math
@@ -24,7 +32,22 @@ _MAX_HEADER_BYTES = 1 << 10
 
 
 def write_tensors(tensors: Mapping[str, NDArray[Any]], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file. Raises OSError if it cannot be written."""
+    """Write a safetensors file.
+
+    Parameters
+    ----------
+    tensors
+        Arrays by name, of any type that numpy and safetensors share.
+    path
+        The file. `write_folder` makes the whole folder atomic, so this function writes in place.
+    metadata
+        Facts for the header. transformers expects ``{"format": "pt"}``.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written. The library reports this as its own error with the number in its text.
+    """
     try:
         save_file({name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, path, metadata)
     except SafetensorError as error:
@@ -37,7 +60,12 @@ def read_weights(path: Path, shapes: Shapes) -> dict[str, NDArray[np.float32]]:
     """Read the arrays of a safetensors file, which must have exactly these names and shapes, and finite numbers.
 
     Names, shapes and types are checked before any array is made. The arrays are copies, so the file may change
-    afterwards. Raises ModelError.
+    afterwards. A checkpoint is read with this function; a model folder with `parse_weights`, after it was verified.
+
+    Raises
+    ------
+    ModelError
+        If the file is missing, damaged, or of another model. The message names the tensor.
     """
     check_file_size(path, shapes)
     try:
@@ -77,6 +105,7 @@ def parse_weights(content: bytes, path: Path, shapes: Shapes) -> dict[str, NDArr
             )
     arrays = {name: np.frombuffer(found[name]["data"], np.float32).reshape(shape) for name, shape in shapes.items()}
     for name, array in arrays.items():
+        # A finite sum means finite numbers, without an array of bools. The sum of finite numbers may overflow, though.
         with np.errstate(over="ignore", invalid="ignore"):
             is_finite = np.isfinite(array.sum()) or np.isfinite(array).all()
         if not is_finite:

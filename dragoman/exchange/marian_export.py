@@ -181,7 +181,7 @@ def _generation(trained: TrainedModel, tgt: _Side) -> dict[str, Any]:
     """The content of generation_config.json.
 
     With `early_stopping` "never" transformers searches until no open hypothesis can win, which is never less thorough
-    than Dragoman's own search (`inference/search/beam.py`). `bad_words_ids` suppress the tokens that Dragoman never outputs.
+    than Dragoman's own search (`inference/search/beam.py`). `bad_words_ids` suppress what Dragoman never outputs.
     """
     settings, pad = trained.config.inference, len(tgt.rows) - 1
     penalty = {"length_penalty": settings.length_penalty_alpha} if settings.length_penalty == "power" else {}
