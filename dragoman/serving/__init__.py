@@ -1,1 +1,26 @@
-"""Serves one or more translators over HTTP, through APIs that existing clients already use."""
+"""Serves one or more translators over HTTP, through APIs that existing clients already use.
+
+`cli/serve.py` builds a `Service`, wraps it with `make_app`, and runs both with `http/server.py`. A request takes this
+way:
+
+1. `http/server.py` and `http/protocol.py`: uvicorn's socket and connections, with time limits.
+2. `http/endpoint.py`: `Middleware` refuses short requests early if the queue is full. `Endpoint` reads the body
+   (`http/bodies.py`) and checks the key (`http/keys.py`).
+3. `apis/`: one handler per path, chosen in `app.py`, makes a `TranslationRequest` of the fields.
+4. `service.py`: splits each text into parts (`documents.py`), detects its language if needed (`detection.py`), and
+   finds the models (`models.py`).
+5. `batcher.py`: puts the parts in batches with those of other requests, or refuses them (`throughput.py`).
+6. `apis/` again: renders the answers as JSON. `Refused` errors become JSON with their status in `http/endpoint.py`.
+
+Files (`files.py`) use the same batcher, in the background and without a deadline.
+
+| thread | what runs there |
+|---|---|
+| main | the event loop: everything that is not below |
+| translate, one per lane | batches through the models, each on one core |
+| files, one | reading, joining and writing uploaded files |
+| inspect, one | inspections of a translation |
+| asyncio's default pool | splitting and detecting long texts, loading the detector |
+
+Queues and limits are only changed in the event loop, so they need no locks.
+"""

@@ -1,4 +1,11 @@
-"""The ASGI application: routes from paths to the functions that answer them."""
+"""The ASGI application: routes from paths to the functions that answer them.
+
+`cli/serve.py` calls `make_app`, and so do the tests, without a socket. A handler takes the request and its fields, and
+returns a Response or a value for JSON. It raises `Refused` for errors of the client.
+
+Each route has three properties: whether it needs a key, whether it is work that a full queue refuses, and the most
+bytes of its body. Probes and metrics need no key and are no work, so that they answer under load.
+"""
 
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -30,7 +37,17 @@ _WHERE_TO_LOOK = "/docs lists every path."
 
 
 def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
-    """Build the ASGI application of a service. Its lifespan starts and closes the service."""
+    """Build the ASGI application of a service. Its lifespan starts and closes the service.
+
+    Parameters
+    ----------
+    service
+        The service, which is not started yet.
+    keys
+        The API keys and the rate limit.
+    with_page
+        Whether to serve the translation page at ``/``.
+    """
     files = FileTranslations(service)
 
     @asynccontextmanager
@@ -49,6 +66,7 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse_address})
     app.router.redirect_slashes = False  # the redirect would name a wrong address behind a proxy
     all_paths, work_paths = (frozenset(route.path for route in some) for some in (routes, work))
+    # Detection needs a key like work, but no lane, so a full queue does not refuse it.
     return Middleware(app, service, all_paths, work_paths - {"/detect"})
 
 
@@ -112,6 +130,7 @@ def _info_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
 
 
 async def _health(service: Service) -> Response:
+    """Answer a readiness probe: 200 if the server translates, else 503 with the reason."""
     status = await service.probe_status()
     if status == "ok":
         return SortedJsonResponse({"status": status})
@@ -119,11 +138,13 @@ async def _health(service: Service) -> Response:
 
 
 def _metrics(service: Service) -> Response:
+    """Answer Prometheus. The queue is measured now, because it changes without an event to count."""
     service.metrics.waiting.set(service.batcher.num_requests)
     return Response(service.metrics.expose(), media_type=CONTENT_TYPE_LATEST)
 
 
 def _download(files: FileTranslations, request: Request) -> Response:
+    """Send a translated file. It needs no key: its name has an id that cannot be guessed."""
     job, path = files.download(request.path_params["name"], request.method != "HEAD")
     # Ranges are not supported. FileResponse would refuse a wrong range with a body that is not JSON.
     request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]

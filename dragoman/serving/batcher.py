@@ -5,6 +5,12 @@ two round-robin queues, for small and for large requests. A batch takes one sent
 turn. While small requests keep arriving, large ones leave one lane free for them.
 
 Everything but `translate_batch` happens in the event loop's thread.
+
+`Service.translate` and `FileTranslations` call `Batcher.translate`. Texts are in one batch only if they have the same
+key, because a batch runs through one model with one set of options. The output of a text does not depend on its batch,
+so the order of the queue changes times only.
+
+Costs are estimated tokens (`throughput.cost_of`), times are seconds of `time.monotonic`.
 """
 
 import asyncio
@@ -22,7 +28,9 @@ from dragoman.serving.settings import ServeSettings
 from dragoman.serving.throughput import Throughput, cost_of
 from dragoman.text.documents.markers import MarkedText
 
+# A small request, such as from a person who types, has at most 160 estimated tokens in at most 4 sentences.
 _SMALL_COST, _SMALL_SENTENCES = 160, 4
+# The time after a small request in which large ones leave a lane free for the next small one.
 _SMALL_MEMORY_SECONDS = 2.0
 # Splitting fewer sentences than this between two free lanes does not help.
 _LEAST_SHARE = 4
@@ -48,9 +56,20 @@ class Observer(Protocol):
 
 
 class _Job:
-    """The sentences of one request that share a key. `waiting` has the indices of the sentences not started yet.
+    """The sentences of one request that share a key.
 
-    `is_small`: at most 4 short sentences. `is_urgent`: the request has a deadline.
+    Attributes
+    ----------
+    is_small, is_urgent
+        Whether there are at most 4 short sentences, and whether the request has a deadline.
+    costs, cost_left
+        The cost of each sentence, and the total cost of those not started yet.
+    waiting
+        The indices of the sentences not started yet.
+    answers, num_missing
+        The translations so far, and how many sentences have none.
+    done
+        The result: all translations, or the refusal of one sentence.
     """
 
     def __init__(self, key: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> None:
@@ -87,7 +106,20 @@ _Batch = list[tuple[_Job, int]]
 
 
 class Batcher:
-    """The queue in front of the translators. `lanes` is the number of threads of `executor`."""
+    """The queue in front of the translators.
+
+    Parameters
+    ----------
+    translate_batch
+        Translates a batch. It runs in a thread of `executor`.
+    settings
+        The limits. `batch_tokens`, `batch_sentences`, `batch_wait_ms`, `max_requests`, `max_wait_seconds` and
+        `deadline_seconds` are used here.
+    executor, lanes
+        The threads, and their number.
+    observer
+        Receives the measurements.
+    """
 
     def __init__(
         self,
@@ -105,7 +137,7 @@ class Batcher:
         self._small_left = 0
         self._jobs: set[_Job] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.last_done = -math.inf
+        self.last_done = -math.inf  # when a text was last translated, for health probes
         self._last_small = -_SMALL_MEMORY_SECONDS
         self.throughput = Throughput(lanes, min(settings.batch_tokens, 16 * settings.batch_sentences))
 
@@ -155,9 +187,23 @@ class Batcher:
     ) -> list[Translation]:
         """Translate the texts and return the translations in order.
 
-        `deadline` is in seconds from now; None waits without limit. Raises Refused: 503 if the translations would be
-        or are late, 413 as `check_capacity` does, and 500 if a text makes the model fail. Cancelling this call drops
-        the sentences not started yet.
+        Cancelling this call drops the sentences not started yet. Sentences in a running batch are translated to the
+        end, and their translations are dropped.
+
+        Parameters
+        ----------
+        key
+            The model and the options. Only texts with equal keys share a batch.
+        texts
+            The sentences of the request.
+        deadline
+            Seconds from now. None waits without limit, and the request is never refused because of load.
+
+        Raises
+        ------
+        Refused
+            503 if the translations would be or are late, 413 as `check_capacity` does, and 500 if a text makes the
+            model fail.
         """
         if not texts:
             return []
@@ -186,6 +232,7 @@ class Batcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _dispatch(self) -> None:
+        """Start batches on free lanes. Called when a request arrives and when a lane becomes free."""
         while self._free and (queue := self._next_queue()) is not None:
             batch = self._next_batch(queue)
             lane = self._free.pop()
@@ -242,6 +289,7 @@ class Batcher:
         return batch
 
     def _start(self, job: _Job, batch: _Batch) -> None:
+        """Move the next sentence of a job into the batch."""
         if len(job.waiting) == len(job.texts):
             self._observer.observe_wait(time.monotonic() - job.received)
         number = job.waiting.popleft()
@@ -250,6 +298,11 @@ class Batcher:
         batch.append((job, number))
 
     async def _run(self, lane: int, batch: _Batch, is_large: bool) -> None:
+        """Translate a batch on a lane, hand out the answers, and free the lane.
+
+        After a batch with several requests, a sign of load, the lane waits `batch_wait_ms` for more requests that can
+        share the next batch. A batch of one request has no such pause.
+        """
         key = batch[0][0].key
         answers = await self._translate_or_halve(key, [job.texts[number] for job, number in batch])
         cost, seconds = self.throughput.end(lane)

@@ -1,4 +1,9 @@
-"""Language detection: the language of a text, with a confidence."""
+"""Language detection: the language of a text, with a confidence.
+
+`Service.detect` and requests with the source language "auto" use a `Detector`. The log-likelihoods come from
+`text/doctor/languages.py`, which also checks corpora. This module prefers the served languages, because no other can be
+translated. It reports another one only if the text is clearly written in it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +15,12 @@ from dragoman.text.doctor.languages import are_similar, detector_code, known_lan
 _SURE_CHARS = 20
 # Log-likelihood margin above which a text counts as written in a language outside the candidates.
 _SURE_NATS = 10.0
+# The code of ISO 639 for text that is not in a language, such as a row of numbers.
 _NO_LANGUAGE = "zxx"
 
 
 class Detection(NamedTuple):
-    """A language with a confidence from 0 to 100."""
+    """A language code with a confidence from 0 to 100, as in LibreTranslate's API."""
 
     language: str
     confidence: float

@@ -2,6 +2,9 @@
 
 White space, line breaks and parts without letters, such as a lone number, stay unchanged. Markup is preserved by
 `text/documents/markup.py`.
+
+The APIs choose a `TextFormat` from the fields of a request, `Service` and `FileTranslations` read texts with it. The
+result is a `Document`: parts for the batcher, and a function that puts their translations back in place.
 """
 
 import re
@@ -26,7 +29,15 @@ _LINE_MARKER = f"<{_LINE_TAG}/>"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The parts of a text to translate. `with_translations` builds the whole text from one translation per part."""
+    """The parts of a text to translate.
+
+    Attributes
+    ----------
+    texts
+        The parts in order, each with its markers. It is empty if nothing needs a translation.
+    with_translations
+        Builds the whole text from one translation per part, in the same order.
+    """
 
     texts: list[MarkedText]
     with_translations: Callable[[Sequence[str]], str]
@@ -34,9 +45,19 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """The kind of a text and where to split it. In `xml-lines`, every line is a separate text.
+    """The kind of a text and where to split it.
 
-    The content of `ignored_tags` is not translated. In XML, only `splitting_tags` separate texts.
+    Attributes
+    ----------
+    kind
+        Plain text, HTML, XML, XML in which every line is a separate text, or subtitles (SubRip or WebVTT).
+    split
+        For plain text: at sentences and lines, at lines only, or not at all. For markup: whether a part may have
+        several sentences.
+    ignored_tags
+        Tags whose content is not translated.
+    splitting_tags
+        In XML, the only tags that separate texts.
     """
 
     kind: TextKind = "text"
@@ -94,6 +115,7 @@ def _mark_line_ends(text: str) -> str:
 
 
 def _segments(text: str, split: Split) -> list[Segment]:
+    """Parts with the white space after each. White space in front of a part is a part without text."""
     if split == "none":
         pieces = [text]
     else:

@@ -1,6 +1,17 @@
 """Translates files in the background, in batches shared with all other requests, and keeps them for download.
 
 Up to 4 files are translated at a time and the others wait. A client gets at most half of the places of either kind.
+
+The handlers of ``/translate_file`` and ``/v1/files`` start a file and either wait for it or return its id, with which a
+client asks for its status and its download. A file passes through these states:
+
+- It waits: its text is in memory, in `FileJob.request`.
+- It is translated: `FileJob.task` is set. Turns of 256 sentences go to the batcher, so that short requests get lanes in
+  between.
+- It is done, with the result in a file in the temporary folder, or it has an error. Both are dropped after half an
+  hour. Earlier, a new file may take the place of one that was downloaded or failed.
+
+Everything runs in the event loop, except parsing, joining and writing, which run in one thread.
 """
 
 import asyncio
@@ -29,21 +40,47 @@ _LONGEST_TEXT = 100_000
 # Most tags or lines in a file: parsing more takes seconds and gigabytes, and slows down all requests.
 _MOST_PARTS = 400_000
 _log = logging.getLogger("dragoman.serving")
+# `_not_found` and the help of `max_files` name this time as half an hour.
 _KEPT_SECONDS = 1800.0
+# Files translated at a time. More would not be faster, since all share the lanes.
 _MAX_AT_ONCE = 4
+# Sentences of a file in the queue at a time: enough to fill several batches of the default 64.
 _SENTENCES_A_TURN = 256
 # Memory for waiting files, as a multiple of the largest file size.
 _MOST_WAITING = 8
 # Time that a stopping server leaves for downloading a file just translated.
 _FETCH_SECONDS = 5.0
+# Retry-After of refused files, in seconds.
 _AGAIN_SECONDS = 30
 
 
 @dataclass(eq=False, slots=True)
 class FileJob:
-    """A file that waits, is being translated, or is finished. `done` of `total` sentences are translated.
+    """A file that waits, is being translated, or is finished.
 
-    `request` is set while the file waits.
+    Attributes
+    ----------
+    id
+        A random UUID, which is all that a client needs for the download.
+    name, media_type
+        Name and type of the translated file.
+    client
+        The key or address that limits count by.
+    request
+        The text and its options while the file waits, then None.
+    ended
+        Set when the file is done, has an error, or is cancelled.
+    path
+        The translated file, once it is written.
+    done, total
+        Sentences translated so far, and in all. With a pivot language, sentences of the second model are added to
+        `total` when it starts.
+    refused
+        The error to report.
+    was_fetched
+        Whether the file was downloaded at least once.
+    ended_at
+        When the translation ended, in seconds of `time.monotonic`.
     """
 
     id: str
@@ -98,8 +135,17 @@ class FileTranslations:
     def start(self, file: FileRequest, client: bytes) -> FileJob:
         """Start to translate a file, or queue it.
 
-        Raises Refused for a language pair that is not served (400), and for too many files of this client (429) or of
-        all clients (503).
+        Parameters
+        ----------
+        file
+            The file, with one text. Its language pair is only checked here if its source language is given.
+        client
+            Identifies the client for the limits (`Keys.client`).
+
+        Raises
+        ------
+        Refused
+            400 for a language pair that is not served, 429 for too many files of this client, 503 of all clients.
         """
         request = file.translation
         if request.source != AUTO:
@@ -207,6 +253,7 @@ class FileTranslations:
             self._folder.cleanup()
 
     async def _run(self, job: FileJob) -> None:
+        """Translate a file and store the result, or the error that its client will receive."""
         request, job.request = job.request, None
         assert request is not None
         try:
@@ -234,6 +281,7 @@ class FileTranslations:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     async def _translate(self, job: FileJob, request: TranslationRequest) -> str:
+        """The translated text. Raises DataError for a file that is too large in some way, and Refused."""
         (text,) = request.texts
         read = request.text_format.read
         sign, name = ("\n", "lines") if request.text_format.kind == "text" else ("<", "tags")
@@ -284,6 +332,7 @@ def _half(number: int) -> int:
 
 
 def _chars(jobs: Iterable[FileJob]) -> int:
+    """Characters of the waiting files among these. Other files have no text in memory here."""
     return sum(len(job.request.texts[0]) for job in jobs if job.waits and job.request)
 
 

@@ -1,10 +1,16 @@
-"""Prometheus metrics of the service. They never contain a text, an address or a key."""
+"""Prometheus metrics of the service. They never contain a text, an address or a key.
+
+``GET /metrics`` exposes them. `Middleware` counts requests and answers, the batcher reports batches and waiting times
+through its `Observer` protocol, and `Service` adds its models. Each server has its own registry, so that tests can make
+several in one process. Counters get the suffix ``_total`` in the output, as Prometheus' client library does.
+"""
 
 import time
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
+# Upper bounds of histogram buckets: seconds up to the deadline of a request, and sentences up to twice a full batch.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 

@@ -1,4 +1,11 @@
-"""The served models, and the paths through them from one language to another."""
+"""The served models, and the paths through them from one language to another.
+
+`cli/serve.py` loads each MODEL argument with `load_served_model`, adds terms, and makes a `Models` of them. `Service`
+and the APIs find languages and paths in it. It does not change while the server runs.
+
+Language codes have three spellings: the client's, the canonical one (`canonical_code`), and that of the served model,
+which answers use. `Models.find` maps the first to the last.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,11 +35,22 @@ _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ServedModel:
-    """A model in memory.
+    """A model in memory. Two models are equal only if they are the same object, so one can be part of a batch key.
 
-    `overrides` are settings of the search, `folder` is the folder it was loaded from, and `terms` are the user's terms.
-    `fingerprint` is the beginning of the manifest's hash and identifies all files of the model, even if the folder
-    changes later.
+    Attributes
+    ----------
+    source, target
+        Canonical language codes.
+    trained, translator
+        The model, and the translator around it.
+    overrides
+        Settings of the search that replace the model's, by field name.
+    folder
+        The folder it was loaded from.
+    fingerprint
+        The beginning of the manifest's hash. It identifies all files of the model, even if the folder changes later.
+    terms
+        The user's terms, or None.
     """
 
     source: str
@@ -174,9 +192,26 @@ def load_served_model(
 ) -> ServedModel:
     """Load the model of an argument such as ``en-de=runs/demo``.
 
-    `overrides` are settings as text by key, such as ``inference.beam_size``. The model does not sample and does not use
-    bfloat16, because then answers would depend on the other texts in the batch. Notes this if the model has such
-    settings. Raises ModelError, and ConfigError for settings that do not fit the model.
+    The model does not sample, and uses bfloat16 only if `overrides` set it, because then answers would depend on the
+    other texts in the batch. Notes this if the model has such settings.
+
+    Parameters
+    ----------
+    name
+        The argument: a model folder or a run, maybe after its languages and ``=``.
+    overrides
+        Settings as text by key, such as ``inference.beam_size``.
+    device
+        A device of torch, or "auto".
+    progress
+        Receives the notes.
+
+    Raises
+    ------
+    ModelError
+        If the folder is missing, damaged or no model.
+    ConfigError
+        If settings do not fit the model, or its languages are unknown.
     """
     keep_freed_memory()
     spec = parse_model_spec(name)

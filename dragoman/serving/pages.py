@@ -1,4 +1,10 @@
-"""The translation page, its files and the API documentation. Pages load nothing from other servers."""
+"""The translation page, its files and the API documentation. Pages load nothing from other servers.
+
+`app.py` makes a route of each. The sources are package data: ``page/`` (HTML, CSS, JavaScript), ``docs.html`` (a
+template) and ``openapi.json``, which is both served and rendered in ``/docs``. All results are cached, because they do
+not change while the server runs. Browsers check for new versions each time (``no-cache``), as an update of the server
+changes its files together.
+"""
 
 import json
 import mimetypes
@@ -48,7 +54,10 @@ def openapi_document() -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def docs_page(base_url: str, with_page: bool = True) -> Response:
-    """The API documentation as HTML, with example commands for the server at `base_url`."""
+    """The API documentation as HTML, with example commands for the server at `base_url`.
+
+    The client determines `base_url` with its Host header, so the cache keeps only the last 8 pages.
+    """
     page = _docs_template().render(api=openapi_document(), base=base_url, with_page=with_page)
     return Response(page, media_type="text/html", headers=_HEADERS)
 

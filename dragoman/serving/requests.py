@@ -1,4 +1,8 @@
-"""Records between the APIs and the service: a translation request and its answer."""
+"""Records between the APIs and the service: a translation request and its answer.
+
+Each module of `apis/` parses its HTTP fields into these records and renders them as its own JSON. So the service does
+not know which API a request came from.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +19,16 @@ AUTO = "auto"
 class BatchOptions(NamedTuple):
     """Options that all texts of a batch share.
 
-    `is_markup`: translations are escaped. `by_sentence`: a text may have several sentences.
+    Attributes
+    ----------
+    n_best
+        Candidates for each text, the best one included.
+    with_alignment, with_flags
+        Whether to compute word alignments and flags.
+    is_markup
+        Whether translations are escaped.
+    by_sentence
+        Whether a text may have several sentences, which are then translated one by one.
     """
 
     n_best: int = 1
@@ -27,7 +40,21 @@ class BatchOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TranslationRequest:
-    """Texts to translate with their options, from any API."""
+    """Texts to translate with their options, from any API.
+
+    Attributes
+    ----------
+    texts
+        The texts. Their number and lengths are within the limits of `ServeSettings`.
+    source, target
+        Served language codes. `source` may be `AUTO`: then each text has its own language.
+    text_format
+        The kind of the texts and where to split them.
+    num_alternatives
+        How many translations to return besides the best one.
+    with_alignment, with_flags
+        Whether the answer has word alignments and flags.
+    """
 
     texts: Sequence[str]
     source: str
@@ -60,10 +87,23 @@ class FileRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A translated text. `parts` holds the translations of its parts, and is empty if nothing needed translation.
+    """A translated text.
 
-    `ranks` has one candidate rank for `text` and one for each of the `alternatives`: the rank of the parts' candidates
-    that the text is made of.
+    Attributes
+    ----------
+    text
+        The best translation.
+    alternatives
+        Other translations, best first, without repetitions. There may be fewer than requested.
+    source
+        The source language, given or detected.
+    detection
+        The detection, if the language was detected.
+    parts
+        The translations of the parts of the text. It is empty if nothing needed translation.
+    ranks
+        One candidate rank for `text` and one for each of the `alternatives`: the rank of the parts' candidates that the
+        text is made of.
     """
 
     text: str

@@ -1,4 +1,11 @@
-"""The service behind every API: takes a request, batches it with others, and returns its answers."""
+"""The service behind every API: takes a request, batches it with others, and returns its answers.
+
+`cli/serve.py` makes one `Service` per server. The APIs call `translate` and `detect`, `http/endpoint.py` calls
+`check_capacity`, and `http/server.py` changes `state` and `takes_work` at shutdown.
+
+A translation with a pivot language passes the batcher twice. Only the last model makes alternatives, alignments and
+flags. All steps share one deadline.
+"""
 
 import asyncio
 import logging
@@ -32,6 +39,7 @@ _Result = TypeVar("_Result")
 _FILES_AT_ONCE = 16
 # Splitting and detecting more characters than this in the event loop would delay other requests.
 _MANY_CHARS = 20_000
+# A health probe translates a word if nothing was translated for 5 seconds. It must take at most 2 seconds.
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
 
@@ -46,7 +54,25 @@ class _ParsedText(NamedTuple):
 
 
 class Service:
-    """The served models, the batcher that feeds them, and the state of both."""
+    """The served models, the batcher that feeds them, and the state of both.
+
+    Attributes
+    ----------
+    state
+        "starting" until all models are warm, "ok", then "draining" after SIGTERM.
+    detector, detection_failed
+        The language detector. It is None before `start`, and if it failed to load.
+    batcher
+        The queue in front of the models.
+    refusals
+        Delays refusals, so that clients that retry at once leave time for work.
+    characters
+        Source characters received so far, which DeepL's ``/v2/usage`` reports.
+    inspections
+        Inspections in progress, which `apis/native_api.py` limits.
+    body_memory
+        Limits the memory of all uploads.
+    """
 
     def __init__(self, models: Models, settings: ServeSettings) -> None:
         self.models, self.settings, self.metrics = models, settings, Metrics()

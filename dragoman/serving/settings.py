@@ -1,4 +1,9 @@
-"""Limits of the service: sizes, time limits and queue lengths."""
+"""Limits of the service: sizes, time limits and queue lengths.
+
+A server that anyone can reach must refuse work that it cannot finish in time, and must not run out of memory. Time
+limits are made for clients that wait. A request is refused at once if its estimated wait is longer than
+`max_wait_seconds`, and after `deadline_seconds` in any case. Files have no deadline.
+"""
 
 from dataclasses import dataclass
 

@@ -1,14 +1,24 @@
-"""The measured speed of translation, and estimates of queueing times from it."""
+"""The measured speed of translation, and estimates of queueing times from it.
+
+The batcher reports the start and end of each batch, and uses the estimates to refuse requests that would be late. The
+estimate is simple: a lane translates `rate` units of cost per second, and all lanes share the queue evenly. The warm-up
+in `Service.start` makes the first measurement. Before it, all estimates are 0.
+"""
 
 import time
 from dataclasses import dataclass
 
+# A batch with at least this share of the full cost counts as full.
 _FULL_SHARE = 0.5
+# The weight of a new measurement in the moving average.
 _NEW_SHARE = 0.2
 
 
 def cost_of(text: str) -> int:
-    """The estimated tokens of a sentence: one per four bytes of UTF-8, plus four."""
+    """The estimated tokens of a sentence: one per four bytes of UTF-8, plus four.
+
+    An exact number would need the tokenizer, in the event loop and for each text.
+    """
     return 4 + len(text.encode("utf-8", "surrogatepass")) // 4
 
 
@@ -25,6 +35,13 @@ class Throughput:
 
     The time of a batch that is far from full is mostly that of its longest sentence, so it gives only a lower bound of
     the rate. Such a batch can raise the estimate; only a full batch can lower it.
+
+    Parameters
+    ----------
+    lanes
+        The number of batches translated in parallel.
+    full_cost
+        The cost of a full batch.
     """
 
     def __init__(self, lanes: int, full_cost: int) -> None:
@@ -67,6 +84,7 @@ class Throughput:
         return min(max(0.0, now - one.started - 4 * one.cost / self.rate) for one in self.running.values())
 
     def _left(self) -> list[float]:
+        """Estimated seconds left for each running batch. Empty if a lane is free."""
         now = time.monotonic()
         if len(self.running) < self._lanes or not self.rate:
             return []
