@@ -3,6 +3,10 @@
 Some checks use the test's own sentences: numbers, names, negation, questions, long and short sentences. Others are
 probes made from them: the same sentence in capitals or without its final full stop must give the same translation, and
 an empty text an empty one.
+
+The two kinds are the minimum functionality tests and the invariance tests of CheckList (Ribeiro et al. 2020).
+The report of a run and `dragoman evaluate --checklist` call `check_phenomena`. All checks are rules on
+strings, so a failure is a hint to read the sentence, not a proof.
 """
 
 import re
@@ -16,8 +20,11 @@ from dragoman.languages import main_language
 _Texts = Sequence[str]
 Translate = Callable[[_Texts], _Texts]
 
+# Sentences per kind of probe. All probes are translated, so this limits the time.
 MOST_PROBES = 50
+# Failures shown for each check.
 _SHOWN = 2
+# The short sentences have at most 3 words, the long ones are the longest tenth of the test, by characters.
 _SHORT_WORDS = 3
 _LONGEST_SHARE = 0.1
 _NUMBER = re.compile(r"\d+")
@@ -54,10 +61,20 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PhenomenonCount:
-    """The result of one check: the number of sentences checked and passed, and up to two failures.
+    """The result of one check.
 
-    `chrf` is the mean sentence chrF2 of the sentences checked; None for probes and if there are none. `note` gives the
-    reason if nothing was checked, else it is "".
+    Attributes
+    ----------
+    name, check
+        The phenomenon, and the condition for passing as a clause.
+    asked, passed
+        The number of sentences checked, and of those that passed.
+    chrf
+        The mean sentence chrF2 of the sentences checked, 0 to 100; None for probes and if there are none.
+    failures
+        Up to two failures: those with the lowest chrF2, or the first ones of a probe.
+    note
+        The reason if the check is not available, else "".
     """
 
     name: str
@@ -98,6 +115,8 @@ def check_phenomena(
 
 @dataclass(frozen=True, slots=True)
 class _Test:
+    """The lines of a test with the chrF2 of each, and the rows that each check is about."""
+
     sources: tuple[str, ...]
     references: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -106,6 +125,7 @@ class _Test:
     def finding(
         self, name: str, check: str, rows: Sequence[int], passes: Callable[["_Test", int], bool], note: str = ""
     ) -> PhenomenonCount:
+        """The result of a check of these rows."""
         failed = [row for row in rows if not passes(self, row)]
         worst = sorted(failed, key=lambda row: self.chrf[row])[:_SHOWN]
         shown = tuple(Failure(self.sources[row], self.references[row], self.outputs[row]) for row in worst)
@@ -125,10 +145,12 @@ class _Test:
         return written & set(_WORD.findall(self.references[row]))
 
     def questions(self) -> list[int]:
+        """Rows that end with a question mark on both sides."""
         both = zip(self.sources, self.references, strict=True)
         return [row for row, pair in enumerate(both) if all(text.rstrip().endswith(_QUESTIONS) for text in pair)]
 
     def longest(self) -> list[int]:
+        """The longest tenth of the sources that are not empty, at least one."""
         filled = [row for row, text in enumerate(self.sources) if text.strip()]
         count = max(1, round(_LONGEST_SHARE * len(filled)))
         return sorted(sorted(filled, key=lambda row: -len(self.sources[row]))[:count])
@@ -166,6 +188,7 @@ def _stays_short(test: _Test, row: int) -> bool:
 
 
 def _negation(test: _Test, src_lang: str, tgt_lang: str) -> PhenomenonCount:
+    """Check the rows whose source and reference are both negated. A free translation may negate only one of them."""
     check = "the output is negated, as the reference is"
     src, tgt = (_NEGATIONS.get(main_language(language)) for language in (src_lang, tgt_lang))
     if src is None or tgt is None:
@@ -182,6 +205,7 @@ def _negation(test: _Test, src_lang: str, tgt_lang: str) -> PhenomenonCount:
 
 
 def _probes(test: _Test, translate: Translate) -> Iterator[PhenomenonCount]:
+    """The three probes. Their sentences are translated in one call, so that they share batches."""
     rows = test.filled()
     dotted = [row for row in rows if test.sources[row].rstrip().endswith(_DOTS)]
     capitals = [test.sources[row].upper() for row in rows]

@@ -1,4 +1,9 @@
-"""Compare two systems on one test: their scores, the significance of the difference, and where it comes from."""
+"""Compare two systems on one test: their scores, the significance of the difference, and where it comes from.
+
+`dragoman compare` and `dragoman.compare` (`workflows/comparison.py`) call `compare_outputs`. The systems are called A
+and B, and differences are B minus A. compare-mt (Neubig et al. 2019) also groups by sentence length and word frequency.
+Groups and examples only describe the difference: they have no significance test.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +22,10 @@ from dragoman.records import Score
 
 _Texts = Sequence[str]
 
+# The number of sentences shown, those with the largest change.
 MOST_CHANGED = 5
 _LENGTH_GROUPS = 4
+# Upper limits of the groups of words by their count in the training text. The last group has no limit.
 _MOST_SEEN = (0, 1, 5, 20, 100)
 
 
@@ -34,7 +41,19 @@ class MetricComparison:
 
 @dataclass(frozen=True, slots=True)
 class LengthGroup:
-    """Mean sentence chrF2, and wins and losses of B, for sources of `shortest` to `longest` characters."""
+    """Sentences with sources of similar length.
+
+    Attributes
+    ----------
+    shortest, longest
+        The lengths of the sources, in characters.
+    sentences
+        The number of sentences.
+    a_chrf, b_chrf
+        The mean sentence chrF2 of each system, 0 to 100.
+    b_wins, b_losses
+        Sentences in which the chrF2 of B is higher or lower.
+    """
 
     shortest: int
     longest: int
@@ -47,7 +66,17 @@ class LengthGroup:
 
 @dataclass(frozen=True, slots=True)
 class RarityGroup:
-    """Reference words seen `at_least` to `at_most` times: their number, and how many of them each system wrote."""
+    """Reference words of similar frequency.
+
+    Attributes
+    ----------
+    at_least, at_most
+        How often the words occur in the training text. `at_most` is None for the most frequent words.
+    words
+        The number of these words in the references, repetitions included.
+    a_found, b_found
+        How many of them each system wrote in the same sentence: its recall is this divided by `words`.
+    """
 
     at_least: int
     at_most: int | None
@@ -71,7 +100,23 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of comparing two systems on one test. The system with the higher chrF2 wins a sentence."""
+    """The result of comparing two systems on one test. The system with the higher chrF2 wins a sentence.
+
+    Attributes
+    ----------
+    num_sentences
+        The number of sentences of the test.
+    metrics
+        BLEU, chrF and, unless lines are too long, TER.
+    b_wins, b_losses, ties
+        The sentences that B wins, loses and ties. They add up to `num_sentences`.
+    by_length, by_rarity
+        Groups of sentences, and of words. Empty groups are left out.
+    changes
+        Up to five sentences with the largest difference, in either direction.
+    warnings
+        Reasons to doubt the scores.
+    """
 
     num_sentences: int
     metrics: tuple[MetricComparison, ...]
@@ -108,10 +153,22 @@ def compare_outputs(
     tokenize: str = "13a",
     training_text: Iterable[str] | None = None,
 ) -> Comparison:
-    """Compare the outputs `a` and `b` of two systems for the same sources.
+    """Compare the outputs of two systems for the same sources.
 
-    The rarity of a word is its count in `training_text`, or in the references if there is none. `tokenize` names
-    sacreBLEU's tokenizer, for BLEU and for words. Raises DataError if there is nothing to compare.
+    Parameters
+    ----------
+    sources, references, a, b
+        The test and the outputs of both systems, one line for each sentence.
+    tokenize
+        sacreBLEU's tokenizer, for BLEU and for words.
+    training_text
+        Lines in the target language, which are read once and not kept. The rarity of a word is its count in them.
+        Without them, it is the count in the references.
+
+    Raises
+    ------
+    DataError
+        If the numbers of lines differ or there is nothing to compare.
     """
     found = [metrics.applicable_metrics(tokenize, outputs, references) for outputs in (a, b)]
     compared, warnings = [], list[tuple[str, ...]]()
@@ -121,6 +178,7 @@ def compare_outputs(
         if not warnings:  # the first metric is BLEU
             warnings = [metrics.warnings_about(*bleu, references) for bleu in zip(counts, (a, b), strict=True)]
     chrf = np.array([metrics.sentence_chrf(outputs, references) for outputs in (a, b)])
+    # Rounding makes a tie of sentences whose scores differ in the last bits only.
     gains = np.sign(np.round(chrf[1] - chrf[0], 9))
     words = _words_by(metrics.all_metrics(tokenize)[0].tokenizer)
     seen = Counter(word for text in training_text or references for word in words(text))
@@ -138,6 +196,7 @@ def compare_outputs(
 
 
 def _compare_metric(metric: Metric, a: Statistics, b: Statistics) -> MetricComparison:
+    """Scores with intervals, and their difference. TER is an error rate, so the lower one is better."""
     resampled = resampled_scores(metric, a, b)
     found = significance(metric, a, b, resampled, TRIALS)
     rises = found.difference < 0 if isinstance(metric, TER) else found.difference > 0
@@ -166,6 +225,7 @@ def _by_length(
 def _by_rarity(
     references: _Texts, a: _Texts, b: _Texts, words: Callable[[str], list[str]], seen: Mapping[str, int]
 ) -> tuple[RarityGroup, ...]:
+    """Count words as clipped matches, like BLEU's unigrams: an output gets no credit for repeating a word."""
     counts = np.zeros((len(_MOST_SEEN) + 1, 3), dtype=np.int64)
     for reference, *outputs in zip(references, a, b, strict=True):
         there = [Counter(words(output)) for output in outputs]

@@ -1,6 +1,10 @@
 """Flags: signs of errors in a translation, found from the texts alone, without a reference or the model.
 
 A flag means "check this", not "this is wrong". Every rule takes time linear in the texts.
+
+The translator computes `flags_of` if a caller requests flags (`dragoman translate --flags`, the server's /v1).
+`text_flags` needs no model, so the verdict of a training also applies it to references: a kind of flag that references
+have too is not a fault of the model. Thresholds are the same for all languages, which only `_length` and `_WORD` adapt.
 """
 
 import math
@@ -26,30 +30,42 @@ FLAGS = {
 }
 """Each flag and its meaning. The flags of a translation are in this order."""
 
+# Repetitions that count as a loop: 1 to 3 words three times ("very very" is normal), 4 to 8 words twice.
 _LONGEST_PERIOD = 8
 _PERIOD_TIMES = (3, 3, 3, 2)
+# One to eight letters, five times in a row.
 _LETTERS_AGAIN = re.compile(r"([^\W\d_]{1,8}?)\1{4,}")
+# Scripts without spaces between words: Thai and Lao, Burmese, Khmer, kana, ideographs. A character is a word there.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _MARKS = r"!-/:-@\[-`{-~«»¿¡‚‘’“”„‹›…‐-―।،؟。，、！？；：「」（）"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}{_MARKS}]+")
+# Shorter texts may be names or titles, which are the same in both languages.
 _COPIED_WORDS = 3
 _COPIED_SHARE = 0.75
 _THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)")
 _DIGITS = re.compile(r"\d+")
+# Numbers up to twelve are often written as words, in one language and not in the other.
 _MOSTLY_WRITTEN_OUT = 12
 _HOURS = 12
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{[\w.]*\}|%(?:\d+\$)?[sd]\b|&(?:#\d+|[A-Za-z]+);")
 _ADDRESS_EDGES = ".,;:!?()[]{}<>\"'“”„’»«。，"
+# Ratios of the lengths of output and source. The slack, in letters, excuses short texts.
 _SHORT, _LONG, _SLACK = 0.5, 2.0, 12
+# Below a geometric mean of the token probabilities of 0.4.
 _UNSURE_LOG_PROB = math.log(0.4)
 _SYLLABLE = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
 def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]) -> tuple[str, ...]:
-    """The flags of a translation. A blank source has none.
+    """The flags of a translation, in the order of `FLAGS`. A blank source has none.
 
-    `has_new_characters` returns whether a source has characters without a token.
+    Parameters
+    ----------
+    translation
+        The translation. "unsure" needs the log-probabilities of its best candidate, and is never set without them.
+    has_new_characters
+        Returns whether a source has characters without a token.
     """
     if not translation.src.strip():
         return ()
@@ -64,7 +80,10 @@ def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]
 
 
 def text_flags(src: str, tgt: str) -> tuple[str, ...]:
-    """The flags that depend only on the texts of source and translation."""
+    """The flags that depend only on the texts of source and translation.
+
+    A loop counts only if the source has none: a song may repeat itself.
+    """
     src_words, tgt_words = (_WORD.findall(text.casefold()) for text in (src, tgt))
     checks = {
         "loop": _loops(tgt_words, tgt) and not _loops(src_words, src),
@@ -132,6 +151,7 @@ def _number(digits: str) -> int:
 
 
 def _addresses(text: str) -> Counter[str]:
+    """Web and mail addresses, without the punctuation around them."""
     if "." not in text:
         return Counter()
     words = (word.strip(_ADDRESS_EDGES) for word in text.split())
@@ -140,4 +160,5 @@ def _addresses(text: str) -> Counter[str]:
 
 
 def _is_unsure(token_log_probs: Sequence[float]) -> bool:
+    """Whether the mean log-probability of the tokens is low. Without tokens it is unknown."""
     return bool(token_log_probs) and sum(token_log_probs) / len(token_log_probs) < _UNSURE_LOG_PROB

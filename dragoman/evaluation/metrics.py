@@ -1,6 +1,26 @@
 """BLEU, chrF and TER of detokenized text, computed by sacreBLEU, each with its signature (Post 2018).
 
 Scores can only be compared if their signatures are equal, so no function returns a bare number.
+
+With n-gram precisions p_n, hypothesis length c and reference length r, all summed over the test:
+
+- BLEU = min(1, exp(1 - r / c)) * (p_1 p_2 p_3 p_4)^(1/4) on words (Papineni et al. 2002). A precision of 0 is smoothed
+  ("exp", Chen and Cherry 2014).
+- chrF2 = 5 P R / (4 P + R), where P and R are mean precision and recall of character n-grams up to 6, without spaces
+  (Popović 2015).
+- TER = edits / reference words, where an edit inserts, deletes or replaces a word, or moves a phrase (Snover et al.
+  2006). Case is ignored.
+
+Training validates with these functions, `dragoman evaluate` and `dragoman.evaluate` (`workflows/evaluation.py`) report
+them, and `comparison` compares two systems. All work on lists of lines: hypotheses and references, in the same order.
+
+References
+----------
+Papineni et al. (2002), BLEU: a method for automatic evaluation of machine translation, ACL.
+Chen and Cherry (2014), A systematic comparison of smoothing techniques for sentence-level BLEU, WMT.
+Popović (2015), chrF: character n-gram F-score for automatic MT evaluation, WMT.
+Snover et al. (2006), A study of translation edit rate with targeted human annotation, AMTA.
+Post (2018), A call for clarity in reporting BLEU scores, WMT.
 """
 
 from collections import Counter
@@ -18,11 +38,14 @@ from dragoman.evaluation.significance import Statistics
 from dragoman.languages import main_language
 from dragoman.records import Score
 
+# Below this number a warning says that scores mean little.
 FEW_SENTENCES = 100
 _MOST_TER_WORDS = 200
 """Limit for the shorter line of a pair. The time of TER grows with the fourth power of the length: seconds here."""
+# Tokenizers for languages without spaces. TER then counts characters instead of words.
 _BY_CHARACTER = ("zh", "char")
 _TOKENISED_SHARE = 0.5
+# The share of equal outputs from which a model seems to ignore its input, and how much of the output is shown.
 _SAME_SHARE, _SHOWN_CHARACTERS = 0.2, 40
 
 
@@ -60,6 +83,8 @@ def score_outputs(
 
     Parameters
     ----------
+    hypotheses, references
+        The outputs and the references, detokenized, one line for each sentence.
     tokenize
         sacreBLEU's tokenizer for BLEU.
     intervals
@@ -129,7 +154,10 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 
 def tokenizer_for(lang: str) -> str:
-    """sacreBLEU's tokenizer for a target language: zh or char for languages without spaces, else the default 13a."""
+    """sacreBLEU's tokenizer for a target language: zh or char for languages without spaces, else the default 13a.
+
+    sacreBLEU's ja-mecab and ko-mecab need further packages, so they are never chosen automatically.
+    """
     by_language = {"zh": "zh", "yue": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
     return by_language.get(main_language(lang), "13a")
 

@@ -3,6 +3,23 @@
 Bootstrap and paired bootstrap: Koehn 2004. Approximate randomization: Riezler and Maxwell 2005. Statistics, samples
 and p-values equal those of sacreBLEU's paired tests with its seed. Unlike there, samples are made in blocks, so that
 memory does not grow with the test, and the difference has an interval too.
+
+- Bootstrap: the score of a test whose n sentences are sampled with replacement, 1,000 times. The middle 95 % of the
+  scores are the interval.
+- Paired bootstrap: both systems are scored on the same sampled tests.
+- Approximate randomization: for each sentence, a coin decides whether the two systems swap their outputs, 10,000 times.
+  If the systems were equal, the observed difference would look like one of these.
+
+p = (1 + number of random differences that are larger) / (1 + number of samples), so it is never 0 (Noreen 1989).
+
+A metric is computed from sums of counts over sentences. So a sample needs only one product of a matrix, and no text is
+scored twice. `metrics` and `comparison` call this module.
+
+References
+----------
+Koehn (2004), Statistical significance tests for machine translation evaluation, EMNLP.
+Riezler and Maxwell (2005), On some pitfalls in automatic evaluation and significance testing for MT, ACL workshop.
+Noreen (1989), Computer-intensive methods for testing hypotheses, Wiley.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,10 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 
+# sacreBLEU's seed, number of bootstrap samples and number of randomization trials. Signatures name the first two.
 SEED = 12345
 RESAMPLES = 1000
 TRIALS = 10_000
+# Random numbers in a block: about 16 MB for them, and as much for the counts made from them.
 _DRAWS_AT_ONCE = 2_000_000
+# NumPy takes 32 random bools from one random number.
 _BITS_OF_A_DRAW = 32
 
 _LEVEL = 0.05
@@ -52,7 +72,10 @@ class Significance:
 
 
 def statistics_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-    """The counts of `metric` for each sentence, (sentences, counts)."""
+    """The counts of `metric` for each sentence, (sentences, counts).
+
+    The methods are private to sacreBLEU, whose own significance tests use them too. It has no public ones.
+    """
     return np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.float64)
 
 
@@ -62,7 +85,10 @@ def score_of(metric: Metric, sums: Statistics) -> float:
 
 
 def resampled_scores(metric: Metric, *systems: Statistics) -> Statistics:
-    """Scores (systems, `RESAMPLES`) on tests sampled with replacement, the same tests for all systems."""
+    """Scores (systems, `RESAMPLES`) on tests sampled with replacement, the same tests for all systems.
+
+    A sample is represented by the number of times that each sentence occurs in it, which multiplies the counts.
+    """
     size = len(systems[0])
     sums: list[list[Statistics]] = [[] for _ in systems]
     rng = np.random.default_rng(SEED)

@@ -2,6 +2,9 @@
 
 The bands of BLEU come from Google Cloud's documentation, "Evaluate models", section "Interpretation"
 (cloud.google.com/translate/docs/advanced/automl-evaluate). They are rough, and apply to BLEU on words, not characters.
+
+`workflows/training/scoring.py` makes the `Outcome` at the end of a training, and the command prints the verdict. The
+advice is the first that applies, from the most serious fault to "more text": see `_advice`.
 """
 
 from collections.abc import Sequence
@@ -19,6 +22,7 @@ _BANDS = (
     (60.0, "very high quality"),
 )
 """Upper limits of BLEU. A higher score means that the test is too easy."""
+# BLEU from which a model is good, and from which the test is too easy. So is a test with half of the outputs exact.
 _GOOD_BLEU, _PERFECT_BLEU, _PERFECT_SHARE = 40.0, 60.0, 0.5
 _SAME_SHARE = 0.1
 """The share of distinct outputs of distinct sources below which the model ignores its input."""
@@ -29,6 +33,8 @@ A gap of 1 means that validation tokens have about a third of the probability of
 """
 _IMPROVEMENT = 0.01
 """The relative gain over the best earlier score above which a score counts as better than noise."""
+# What makes a group the weakest: points of chrF2 below the whole test, or the share of flagged outputs. A group needs
+# at least 30 sentences, because the mean of fewer is mostly noise.
 _CLEARLY_WEAKER_CHRF, _MANY_FLAGGED, _LEAST_IN_GROUP = 5.0, 0.05, 30
 _FLAG_WORDS = {
     "loop": "repeat themselves",
@@ -43,10 +49,30 @@ _FLAG_WORDS = {
 class Outcome:
     """Facts about a finished training: its evaluation and its end.
 
-    `part` names the text it was scored on, and `held_out` means that this text was taken from the training corpus.
-    `exact` is the share of outputs equal to their reference, `distinct` the share of distinct outputs of distinct
-    sources. `limit` is the key of the setting that ended training, or "". `gap` is the validation loss less the
-    training loss, in nats per token. `weakest` is a clause from `weakest_group`, or "".
+    Attributes
+    ----------
+    part, held_out
+        The name of the text it was scored on, and whether this text was taken from the training corpus.
+    sentences
+        The number of sentences of this text.
+    bleu, by_character
+        BLEU, 0 to 100, and whether it counts characters instead of words.
+    exact
+        The share of outputs equal to their reference, 0 to 1.
+    distinct
+        The number of distinct outputs divided by the number of distinct sources.
+    train_pairs
+        The number of sentence pairs for training.
+    limit
+        The key of the setting that ended training, such as ``train.max_minutes``, or "".
+    is_improving
+        Whether validation scores were still rising.
+    within_warmup
+        Whether training ended before the learning rate reached its peak.
+    gap
+        The validation loss less the training loss, in nats per token. None if one of them was not logged.
+    weakest
+        A clause from `weakest_group`, or "".
     """
 
     part: str
@@ -82,7 +108,8 @@ def is_improving(scores: Sequence[float]) -> bool:
 def weakest_group(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:
     """A clause about the weakest group of sentences, or "" if no group is clearly weaker.
 
-    A group is all outputs with one kind of flag, or a third of the sentences by source length, scored by chrF2.
+    A group is all outputs with one kind of flag, or a third of the sentences by source length, scored by chrF2. Flags
+    come first, because they name a fault. Only flags in excess of those of the references count.
     """
     count = len(sources)
     if count < _LEAST_IN_GROUP:
@@ -108,6 +135,7 @@ def weakest_group(sources: Sequence[str], references: Sequence[str], outputs: Se
 
 
 def _meaning(outcome: Outcome) -> str:
+    """The score, and its band unless it is on characters, on too few sentences, or too high to be believed."""
     unit = " of characters" if outcome.by_character else ""
     where = f"{outcome.sentences:,} {'held-out' if outcome.held_out else outcome.part} sentences"
     score = f"BLEU {outcome.bleu:.0f}{unit} on {where}"
@@ -120,6 +148,7 @@ def _meaning(outcome: Outcome) -> str:
 
 
 def _advice(outcome: Outcome) -> str:
+    """The next step for the first problem that applies: a broken corpus, a training too short, then a lack of data."""
     raising = f"raise `{outcome.limit}` and repeat the command" if outcome.limit else ""
     if outcome.distinct <= _SAME_SHARE:
         then = f"; if it does, {raising}" if raising else ""
