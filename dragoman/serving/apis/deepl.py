@@ -1,6 +1,10 @@
 """The text-translation part of DeepL's v2 API, with the error messages that its official client parses.
 
 Fields that request another style (formality, context, model_type ...) are accepted and have no effect.
+
+The API is described at developers.deepl.com/docs. `app.py` routes ``/v2/`` here. Programs with a setting for DeepL's
+address, such as DeepL's own Python client (`server_url`), can use this server without a change. Language codes are
+capital in its answers, and errors have the key ``message``.
 """
 
 import re
@@ -14,9 +18,11 @@ from dragoman.serving.http.refusals import Refused
 from dragoman.serving.requests import AUTO, TranslationRequest
 from dragoman.serving.service import Service
 
+# Values of the fields `tag_handling` and `split_sentences`.
 _KINDS: dict[str, TextKind] = {"": "text", "xml": "xml", "html": "html"}
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
 _SPACE = re.compile(r"\s+")
+# The format of the answer has a limit, so name one that no server reaches.
 _NO_LIMIT = 10**12
 # Fields that are refused: ignoring them would return another translation than the client requested.
 _UNSUPPORTED = {
@@ -44,6 +50,11 @@ async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
 
 
 def _parse(service: Service, fields: Fields) -> TranslationRequest:
+    """The request of the fields. Raises Refused (400).
+
+    DeepL splits at line breaks only with ``split_sentences=1``. With ``nonewlines``, the default for HTML, a line break
+    is a space.
+    """
     texts = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Parameter 'text' not specified.")

@@ -2,6 +2,9 @@
 
 This server differs where LibreTranslate has bugs: escaped text stays escaped, the language of every text is detected
 separately, wrong types are 400 instead of 500, every error is JSON, and 429 and 503 have a Retry-After header.
+
+The API is described at docs.libretranslate.com. Field ``q`` is a text or a list of texts, and each key of the answer
+has the same form: a value for a text, a list for a list.
 """
 
 from typing import Any
@@ -41,6 +44,7 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
 
 
 def _render(answers: list[Answer], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
+    """The answer of POST /translate: each key has a list, or its only value if ``q`` was not a list."""
     columns: dict[str, list[Any]] = {}
     if with_alternatives:
         columns["alternatives"] = [answer.alternatives for answer in answers]
@@ -71,7 +75,7 @@ def get_languages(service: Service) -> list[dict[str, Any]]:
 
 
 def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
-    """GET /frontend/settings."""
+    """GET /frontend/settings. Clients read the limits and file types from it; the other keys are LibreTranslate's."""
     first = service.models.all[0]
     return {
         "apiKeys": needs_keys,

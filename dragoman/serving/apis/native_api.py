@@ -1,6 +1,9 @@
 """Dragoman's own API, /v1: translations with candidates, scores, tokens, word alignment and flags; files; inspections.
 
 ``openapi.json`` describes it.
+
+It shows everything that the translator computes, while the other two APIs return only texts. Candidates and alignments
+need plain text.
 """
 
 import asyncio
@@ -31,6 +34,7 @@ from dragoman.version import __version__
 if TYPE_CHECKING:
     from dragoman.visualization.inspection.inspection import Inspection
 
+# Inspections that may run or wait. One runs at a time (`Service.run_inspection`).
 _MAX_INSPECTIONS = 4
 
 
@@ -67,6 +71,7 @@ def _n_best(service: Service, fields: Fields) -> int:
 
 
 def _describe_answer(answer: Answer, is_markup: bool) -> dict[str, Any]:
+    """The facts about one text. A candidate of the text has the candidates of its parts, joined."""
     texts = [answer.text, *answer.alternatives]
     chosen = [[part.candidates[: rank + 1][-1] for part in answer.parts if part.candidates] for rank in answer.ranks]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
@@ -158,6 +163,7 @@ async def get_look(service: Service, fields: Fields) -> Response:
 
 
 async def _inspection(service: Service, fields: Fields) -> "Inspection":
+    """Inspect the translation of one text by one model, in the inspection thread. Raises Refused (400 or 503)."""
     from dragoman.visualization.inspection.inspector import inspect_text
 
     text = check_texts(service, [fields.text("text") or fields.text("q")])[0]
@@ -192,6 +198,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
 
 
 def _ids(text: str) -> list[int]:
+    """The ids of a comma-separated list."""
     if not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", text):
         raise Refused(400, "Invalid request: prefix must be token ids separated by commas")
     return [int(one) for one in text.split(",") if one]

@@ -1,4 +1,7 @@
-"""Parsing that the APIs share: the languages, texts and file of a request."""
+"""Parsing that the APIs share: the languages, texts and file of a request.
+
+Most error messages are those of LibreTranslate.
+"""
 
 import re
 
@@ -45,9 +48,23 @@ def check_texts(service: Service, texts: list[str]) -> list[str]:
 
 
 def parse_file(service: Service, fields: Fields, missing: str, default_source: str = "") -> FileRequest:
-    """The file of a form and its languages. Raises Refused for an unknown extension or unreadable content.
+    """The file of a form and its languages.
 
-    `missing` is the error message for a form without a file.
+    Parameters
+    ----------
+    service
+        The service, for its languages.
+    fields
+        The fields ``file``, ``source`` and ``target``.
+    missing
+        The error message for a form without a file.
+    default_source
+        The source language if the form has none. With "", it must have one.
+
+    Raises
+    ------
+    Refused
+        400 for an unknown extension, content that is not UTF-8, and missing or unknown languages.
     """
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):

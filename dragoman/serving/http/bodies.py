@@ -1,4 +1,9 @@
-"""Reads the body of a request within limits of size and time, and parses its fields from JSON, a form or the query."""
+"""Reads the body of a request within limits of size and time, and parses its fields from JSON, a form or the query.
+
+`Endpoint` calls `read_body` and then `parse_fields`. The handlers of `apis/` take values from the resulting `Fields`,
+whose methods check types: a form has only texts, while JSON may have a number or null in any field. A body is held in
+memory as a whole, so it has three limits: its own size, the total of all bodies being read (`BodyMemory`), and time.
+"""
 
 import asyncio
 import json
@@ -22,7 +27,9 @@ from dragoman.text.surrogates import replace_surrogates
 
 MALFORMED = "The browser (or proxy) sent a request that this server could not understand."
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a malformed form is answered, not logged
+# Fields of a form: more than the default of `max_texts`, since each text of a request is a field.
 _MAX_FIELDS = 2000
+# How long, and how much, to read from a client after a refusal.
 _LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 16
 
 
@@ -55,8 +62,22 @@ async def read_body(
 ) -> bytes:
     """Read the whole body, and call `take` with the size of each chunk.
 
-    Raises Refused for a body that is too large (413) or too slow (408), and as `take` does. Raises ClientDisconnect if
-    the client leaves.
+    Parameters
+    ----------
+    most_bytes
+        The limit on the size. An announced length is refused before anything is read.
+    seconds
+        The limit on the time from here to the last byte.
+    take
+        Takes memory for a chunk (`BodyMemory.share`).
+
+    Raises
+    ------
+    Refused
+        413 for a body that is too large, 408 for one that is too slow, 501 after a request to upgrade, and as `take`
+        does.
+    ClientDisconnect
+        If the client leaves.
     """
     announced = Headers(scope=scope).get("content-length", "")
     if announced.isdecimal() and int(announced) > most_bytes:
@@ -173,6 +194,7 @@ async def parse_fields(scope: Scope, body: bytes, most_file_bytes: int) -> Field
 
 
 def _json_object(body: bytes) -> dict[str, Any]:
+    """The fields of a JSON object. A byte order mark at its start is ignored."""
     try:
         value = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
@@ -247,6 +269,7 @@ def _group_by_name(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _normalize_line_ends(text: str) -> str:
+    """The text with line feeds only. Browsers send a form's line ends as CR LF (HTML standard), whatever was typed."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -1,4 +1,9 @@
-"""Handles a request: reads it, checks its key, calls the handler, and drops the work of clients that disconnect."""
+"""Handles a request: reads it, checks its key, calls the handler, and drops the work of clients that disconnect.
+
+`app.py` makes one `Endpoint` per route and one `Middleware` around all routes. The order of the checks keeps refused
+requests cheap: capacity before the body, for short requests; capacity again after the body, because reading takes time;
+then fields, key and rate; then the handler.
+"""
 
 import asyncio
 import inspect
@@ -58,7 +63,18 @@ def error_response(scope: Scope, refused: Refused) -> Response:
 class Endpoint:
     """The ASGI application of one route.
 
-    With `keys`, a request must have a key. With `is_work`, it is refused if the queue is full.
+    Parameters
+    ----------
+    handler
+        Answers a request with a Response, or with a value for JSON. It may be a coroutine function.
+    service
+        The service, for its limits and metrics.
+    most_bytes
+        The limit on the size of a body.
+    keys
+        If set, a request must have a key, and counts for the rate limit.
+    is_work
+        Whether a request is refused if the queue is full.
     """
 
     def __init__(
@@ -87,6 +103,7 @@ class Endpoint:
         await response(scope, receive, send)
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
+        """The answer of the handler. The memory of the body is given back before the handler runs."""
         settings = self._service.settings
         with self._service.body_memory.share() as take:
             body = await read_body(scope, receive, self._most_bytes, settings.body_seconds, take)
@@ -169,6 +186,10 @@ class Middleware:
                 self._metrics.count_answer(self._route(scope["path"]), status, start)
 
     def _capacity_refusal(self, scope: Scope) -> Refused | None:
+        """The refusal of a short request if the queue is full, else None.
+
+        A long body is read first: its client would not receive the refusal while it is still sending.
+        """
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
         if not announced.isdigit() or len(announced) > _FEW_DIGITS:
             return None

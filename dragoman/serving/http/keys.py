@@ -1,4 +1,9 @@
-"""API keys from a file, and the rate limit per client."""
+"""API keys from a file, and the rate limit per client.
+
+`cli/serve.py` makes one `Keys` from `--api-keys` and `--requests-per-minute`. `Endpoint` calls `check` for each request
+of a route that needs a key, and `files.py` counts the files of a client by `Keys.client`. Only hashes of keys and
+addresses are kept, and only in memory. Each key is one client, or each address if the server has no keys.
+"""
 
 import contextlib
 import hashlib
@@ -17,9 +22,11 @@ from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused
 from dragoman.text.lines import read_lines
 
+# Clients remembered for limits, so that an attacker with many addresses cannot fill the memory.
 _MAX_CLIENTS = 10_000
 # Attempts per address with a wrong key, or with a right key that the address has not used before.
 _GUESSES_PER_MINUTE = 30
+# Cookies tried per request.
 _MAX_COOKIES = 8
 # Prefix of the names of cookies with a key, followed by the port. The page's links cannot send a header, and a key in
 # a URL would stay in histories and logs. Browsers share cookies between all ports of a host, so another server on the
@@ -31,7 +38,7 @@ _AUTHORIZATION = re.compile(r"(?:Bearer|DeepL-Auth-Key)\s+(\S+)\s*$", re.IGNOREC
 class Keys:
     """The API keys of a file, stored as hashes. Without a file, no key is needed.
 
-    The file has one key per line, and ``#`` starts a comment.
+    The file has one key per line, and ``#`` starts a comment. It is read once: a new key needs a restart.
     """
 
     def __init__(self, path: Path | None, requests_per_minute: int) -> None:
@@ -143,4 +150,5 @@ def _address(scope: Scope) -> bytes:
 
 
 def _hash(text: str) -> bytes:
+    """SHA-256. Comparing hashes takes no longer for a key that is nearly right."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

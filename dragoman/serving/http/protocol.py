@@ -1,4 +1,11 @@
-"""HTTP connections with time limits, and answers to malformed requests."""
+"""HTTP connections with time limits, and answers to malformed requests.
+
+uvicorn waits without limit for a request to arrive and for an answer to be read, so a few slow clients could hold all
+connections of a server without a proxy (an attack known as Slowloris). It also answers malformed requests as plain
+text. This subclass of its protocol for httptools adds both, with one timer for reading and one for writing.
+
+The methods with public names override uvicorn's and asyncio's callbacks; all run in the event loop.
+"""
 
 import asyncio
 from http import HTTPStatus
@@ -10,7 +17,9 @@ from dragoman.serving.http.bodies import MALFORMED
 from dragoman.serving.http.endpoint import COMMON_HEADERS, error_response
 from dragoman.serving.http.refusals import Refused
 
+# The head: request line, headers and trailers.
 _HEAD_BYTES = 1 << 16
+# How long a refused connection stays open, so that the client can read the refusal.
 _LINGER_SECONDS = 0.5
 _LONG_HEAD = f"The head of the request may have at most {_HEAD_BYTES} bytes. Send shorter headers."
 # Time for an endpoint to refuse a body that does not arrive. After that, the connection is closed without an answer.
@@ -146,6 +155,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         self._deadline = None
 
     def _cut_off(self) -> None:
+        """End a connection whose request did not arrive in time."""
         if self.flow.read_paused:  # the server paused reading because an earlier answer is in progress
             self._start_timer(self.body_seconds)
         else:
@@ -156,6 +166,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         self._watch_reader()
 
     def _watch_reader(self) -> None:
+        """Start the time in which the client must read some of the answer."""
         self._stop_watching_reader()
         self._unread = self.loop.call_later(self.body_seconds, self._give_up, self.transport.get_write_buffer_size())
 
@@ -165,6 +176,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         self._unread = None
 
     def _give_up(self, unread: int) -> None:
+        """Abort the connection if its `unread` bytes are still unread. A slow reader gets more time."""
         if self.transport.get_write_buffer_size() < unread:
             self._watch_reader()
         else:

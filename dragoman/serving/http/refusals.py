@@ -1,15 +1,30 @@
-"""Errors that clients receive, as JSON with an HTTP status."""
+"""Errors that clients receive, as JSON with an HTTP status.
+
+All of `serving` raises `Refused`, and `http/endpoint.py` makes the answer. The usual statuses are 400 for a mistake in
+the request, 403 for a wrong key, 413 for too much text, 429 for too much from one client, and 503 for too much from all
+clients.
+"""
 
 import math
 import time
 
+# Refusals per second and in a burst, and the longest delay of one in seconds.
 _A_SECOND, _AT_ONCE, _LONGEST_PAUSE = 150, 50, 3.0
 
 
 class Refused(Exception):
     """A refused request. The message is written for the client.
 
-    `retry_seconds`: when the client should try again. `closes`: the rest of the request is not read.
+    Parameters
+    ----------
+    status
+        The HTTP status.
+    message
+        What is wrong, and what the client can do.
+    retry_seconds
+        When the client should try again. Rounded up to whole seconds for the header.
+    closes
+        Whether the connection ends, because the rest of the request is not read.
     """
 
     def __init__(self, status: int, message: str, retry_seconds: float | None = None, closes: bool = False) -> None:

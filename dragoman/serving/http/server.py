@@ -1,4 +1,13 @@
-"""Runs the application in uvicorn: socket, signals and shutdown."""
+"""Runs the application in uvicorn: socket, signals and shutdown.
+
+`cli/serve.py` binds the socket before it loads models, so that a used port is an error at once, and calls `run_server`
+when they are loaded. The states of a server are those of `Service.state`:
+
+- starting: the lifespan of the application warms up the models. The socket is not listening yet.
+- ok: the server answers.
+- draining: after SIGTERM, `/readyz` is 503. The server still accepts connections for a moment, then finishes the
+  requests in progress, for at most `drain_seconds`.
+"""
 
 import asyncio
 import contextlib
@@ -17,8 +26,11 @@ from dragoman.errors import ConfigError
 from dragoman.serving.http.protocol import protocol_with
 from dragoman.serving.service import Service
 
+# How long an idle connection stays open.
 _KEEP_ALIVE_SECONDS = 20
+# How often a draining server checks whether files are still unfinished.
 _FILES_SECONDS = 0.2
+# Connections that may wait in the kernel, and how many of them are accepted in a row.
 _BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
 # Longest time that a lane's thread holds the interpreter while the event loop waits for it, after each system call.
 _SWITCH_SECONDS = 0.0005
