@@ -159,6 +159,7 @@ def _file_status(files: FileTranslations, request: Request) -> dict[str, Any]:
 
 
 def _page_routes(service: Service, with_page: bool) -> list[Route]:
+    """Routes of the documentation and, unless it is off, of the translation page. They need no key."""
     answers: dict[str, Handler] = {
         "/docs": lambda request, fields: docs_page(_base_url(request), with_page),
         "/openapi.json": lambda _, fields: openapi_document(),

@@ -6,8 +6,7 @@ The handlers of ``/translate_file`` and ``/v1/files`` start a file and either wa
 client asks for its status and its download. A file passes through these states:
 
 - It waits: its text is in memory, in `FileJob.request`.
-- It is translated: `FileJob.task` is set. Turns of 256 sentences go to the batcher, so that short requests get lanes in
-  between.
+- It is translated: `FileJob.task` is set. Up to 256 of its sentences at a time are in the queue of the batcher.
 - It is done, with the result in a file in the temporary folder, or it has an error. Both are dropped after half an
   hour. Earlier, a new file may take the place of one that was downloaded or failed.
 
@@ -42,7 +41,7 @@ _MOST_PARTS = 400_000
 _log = logging.getLogger("dragoman.serving")
 # `_not_found` and the help of `max_files` name this time as half an hour.
 _KEPT_SECONDS = 1800.0
-# Files translated at a time. More would not be faster, since all share the lanes.
+# Files translated at a time. Together they have up to 1,024 sentences in the queue, 16 batches of the default size.
 _MAX_AT_ONCE = 4
 # Sentences of a file in the queue at a time: enough to fill several batches of the default 64.
 _SENTENCES_A_TURN = 256

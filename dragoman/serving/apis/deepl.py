@@ -34,7 +34,12 @@ SUPPORTED_PATHS = "This server supports /v2/translate, /v2/languages and /v2/usa
 
 
 async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
-    """POST /v2/translate."""
+    """POST /v2/translate.
+
+    Fields: ``text`` (one or several), ``target_lang``, ``source_lang`` (detected if missing), ``tag_handling`` (xml or
+    html), ``split_sentences``, ``ignore_tags`` and ``splitting_tags``. ``detected_source_language`` is the source
+    language of each text even if the request stated it, as in DeepL's answers.
+    """
     answers = await service.translate(_parse(service, fields))
     return {
         "translations": [

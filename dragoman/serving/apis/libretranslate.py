@@ -23,13 +23,18 @@ _FORMATS = {"text": PLAIN_TEXT, "html": TextFormat("html")}
 
 
 async def post_translate(service: Service, fields: Fields) -> dict[str, Any]:
-    """POST /translate."""
+    """POST /translate.
+
+    Fields: ``q``, ``source`` (or auto), ``target``, ``format`` (text or html), ``alternatives`` (a number). The answer
+    has ``translatedText``, and ``alternatives`` and ``detectedLanguage`` if they were requested.
+    """
     answers = await service.translate(_parse(service, fields))
     with_alternatives = fields.number("alternatives", service.settings.max_alternatives) > 0
     return _render(answers, isinstance(fields.values["q"], list), with_alternatives)
 
 
 def _parse(service: Service, fields: Fields) -> TranslationRequest:
+    """The request of the fields. Raises Refused (400). HTML has no alternatives."""
     texts = fields.texts("q")
     if not texts or fields.values["q"] == "":
         raise Refused(400, "Invalid request: missing q parameter")
@@ -69,7 +74,7 @@ async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
 
 
 def get_languages(service: Service) -> list[dict[str, Any]]:
-    """GET /languages."""
+    """GET /languages: each served language with its target languages, itself included."""
     models = service.models
     return [{"code": code, "name": language_name(code), "targets": models.targets(code)} for code in models.codes]
 

@@ -39,13 +39,18 @@ _MAX_INSPECTIONS = 4
 
 
 async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
-    """POST /v1/translate."""
+    """POST /v1/translate.
+
+    Fields: ``text`` (one or several), ``target``, ``source`` (default: auto), ``format`` (text or html), ``split``
+    (sentences, lines or none), ``n_best`` and ``alignment``. Flags are always computed.
+    """
     request = _parse(service, fields)
     answers = await service.translate(request)
     return {"translations": [_describe_answer(one, request.text_format.is_markup) for one in answers]}
 
 
 def _parse(service: Service, fields: Fields) -> TranslationRequest:
+    """The request of the fields. Raises Refused (400) that names the field."""
     texts = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Invalid request: missing text parameter")
@@ -88,7 +93,11 @@ def _describe_answer(answer: Answer, is_markup: bool) -> dict[str, Any]:
 
 
 def _describe_sentence(part: Translation) -> dict[str, Any]:
-    """A sentence with its word alignment, and the model's probability of each word or null."""
+    """A sentence with its word alignment, and the model's probability of each word or null.
+
+    The probability of a word is the product of those of its tokens. A token with parts of two words counts for both. If
+    the tokens do not form the words of the text, all words have null.
+    """
     words: list[float | None] = [None] * len(part.text.split())
     if part.candidates:
         best = part.candidates[0]
@@ -126,7 +135,7 @@ def _collect_flags(answer: Answer, is_markup: bool) -> list[str]:
 
 
 def get_v1_models(service: Service) -> dict[str, Any]:
-    """GET /v1/models."""
+    """GET /v1/models: each served model with facts of its card, and all pairs, those through the pivot included."""
     described = [
         {
             "pair": model.pair,
@@ -143,7 +152,11 @@ def get_v1_models(service: Service) -> dict[str, Any]:
 
 
 async def post_inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
-    """POST /inspect: the data of the inspection page for one text and one model."""
+    """POST /inspect: the data of the inspection page for one text and one model.
+
+    Fields: ``text`` (or ``q``), ``source``, ``target``, ``n_best``, ``reference`` and ``prefix``. A pair that needs two
+    models is refused, because an inspection shows one model.
+    """
     return json.loads((await _inspection(service, fields)).to_json())  # type: ignore[no-any-return]
 
 
