@@ -18,6 +18,11 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead>{cells('th', header)}</thead><tbody>{body}</tbody></table>"
 
 
+def shape_text(shape: Iterable[int]) -> str:
+    """The shape of an array, such as "2 x 8 x 3"."""
+    return " x ".join(map(str, shape))
+
+
 def html_page(page: str) -> str:
     """A whole HTML page as a frame of a notebook, apart from the notebook's own style and scripts."""
     style = "width: 100%; height: 40em; border: 1px solid #ccc"

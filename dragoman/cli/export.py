@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.workflows.folders.exchange import export_model
+from dragoman.workflows.exchange import export_model
 from dragoman.workflows.progress import TerminalProgress
 
 

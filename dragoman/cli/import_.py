@@ -5,7 +5,7 @@ from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.messages import say
-from dragoman.workflows.folders.exchange import import_model
+from dragoman.workflows.exchange import import_model
 from dragoman.workflows.progress import TerminalProgress
 
 

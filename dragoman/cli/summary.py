@@ -6,10 +6,11 @@ from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
 from dragoman.config.settings import MOST_ENTRIES
+from dragoman.display import shape_text
 from dragoman.messages import say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
-from dragoman.workflows.folders.summary import ModelSummary, SummaryRequest, summarize_model
 from dragoman.workflows.progress import TerminalProgress
+from dragoman.workflows.summary import ModelSummary, SummaryRequest, summarize_model
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -55,7 +56,7 @@ def _print(summary: ModelSummary, as_json: bool) -> None:
         return
     width = max(len(row.name) for row in rows)
     for row in rows:
-        shape = " x ".join(map(str, row.shape))
+        shape = shape_text(row.shape)
         shared = f"  (also {', '.join(row.shared_with)})" if row.shared_with else ""
         print(f"{row.name:<{width}}  {shape:>14}  {row.count:>12,}{shared}")
     print(f"{'total':<{width}}  {'':>14}  {total:>12,}")

@@ -18,6 +18,7 @@ from dragoman.interrupts import interrupts
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.training.run.signals import Interrupted
+from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
 from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.training.results import FinalScores, FineTuningScores, PairCounts, ScoreChange
 from dragoman.workflows.training.settings import RunRequest, resolve_run
@@ -36,9 +37,7 @@ _COMMON = (
 _DATA_FLAGS = {
     "from": "train.start_from",
     "teacher": "train.teachers",
-    "data": "data.train",
-    "src": "data.train_src",
-    "tgt": "data.train_tgt",
+    **CORPUS_KEYWORDS,
     "src_lang": "data.src_lang",
     "tgt_lang": "data.tgt_lang",
     "columns": "data.columns",

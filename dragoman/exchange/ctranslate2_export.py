@@ -3,7 +3,7 @@
 Two differences remain. CTranslate2 removes pad, bos and unk before it normalizes probabilities, Dragoman afterwards.
 CTranslate2 divides a log-probability by n ** length_penalty, which is Dragoman's `power` penalty (n includes eos).
 
-`export_model` in `workflows/folders/exchange.py` calls `export_ctranslate2`. The folder that it writes has these files:
+`export_model` in `workflows/exchange.py` calls `export_ctranslate2`. The folder that it writes has these files:
 
 | file | content |
 |---|---|

@@ -2,7 +2,7 @@
 
 The inverse of `marian_import`: a model that is imported, exported and imported again is the same model.
 
-`export_model` in `workflows/folders/exchange.py` calls `export_marian`. It writes the files that `marian_import`
+`export_model` in `workflows/exchange.py` calls `export_marian`. It writes the files that `marian_import`
 lists, with weights as safetensors. Models with other tokenizers cannot be exported, because `MarianTokenizer` only
 reads SentencePiece models. Names and keys are those of transformers' `convert_marian_to_pytorch.py`.
 """

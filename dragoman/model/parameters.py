@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dragoman.config import ModelSettings
-from dragoman.display import html_table
+from dragoman.display import html_table, shape_text
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -37,16 +37,14 @@ class ParameterTable(tuple[ParameterRow, ...]):
 
     def __repr__(self) -> str:
         width = max((len(row.name) for row in self), default=0)
-        lines = [f"{row.name:{width}}  {_shape_text(row):>14}  {row.count:>12,}  {_shared_text(row)}" for row in self]
+        lines = [
+            f"{row.name:{width}}  {shape_text(row.shape):>14}  {row.count:>12,}  {_shared_text(row)}" for row in self
+        ]
         return "\n".join([*(line.rstrip() for line in lines), f"{'total':{width}}  {'':14}  {self.total:>12,}"])
 
     def _repr_html_(self) -> str:
-        cells = [(row.name, _shape_text(row), f"{row.count:,}", _shared_text(row)) for row in self]
+        cells = [(row.name, shape_text(row.shape), f"{row.count:,}", _shared_text(row)) for row in self]
         return html_table(("parameter", "shape", "count", ""), [*cells, ("total", "", f"{self.total:,}", "")])
-
-
-def _shape_text(row: ParameterRow) -> str:
-    return " x ".join(map(str, row.shape))
 
 
 def _shared_text(row: ParameterRow) -> str:

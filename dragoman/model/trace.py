@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from dragoman.display import html_table
+from dragoman.display import html_table, shape_text
 from dragoman.model.attention import MultiHeadAttention, attention_scores, attention_weights
 from dragoman.model.embedding import Embedding
 
@@ -51,14 +51,10 @@ class Trace(Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
-        return "\n".join(f"{name:{width}}  {_shape_text(tensor)}" for name, tensor in self.items())
+        return "\n".join(f"{name:{width}}  {shape_text(tensor.shape)}" for name, tensor in self.items())
 
     def _repr_html_(self) -> str:
-        return html_table(("tensor", "shape"), [(name, _shape_text(tensor)) for name, tensor in self.items()])
-
-
-def _shape_text(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape))
+        return html_table(("tensor", "shape"), [(name, shape_text(tensor.shape)) for name, tensor in self.items()])
 
 
 @torch.no_grad()

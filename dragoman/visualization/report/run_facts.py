@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -91,12 +91,7 @@ def read_log(path: Path) -> TrainingLog:
     """Read the curves of a log. Truncated lines, and values that are not finite numbers, are left out."""
     curves: dict[str, dict[str, dict[float, float]]] = {"train": {}, "validation": {}}
     findings = []
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        lines = []
-    for line in lines:
-        event = _event(line)
+    for event in read_events(path):
         kind, numbers = event.get("event"), {name: float(value) for name, value in event.items() if _is_number(value)}
         step = numbers.pop("step", None)
         if isinstance(kind, str) and kind in curves and step is not None:
@@ -107,6 +102,15 @@ def read_log(path: Path) -> TrainingLog:
     by_kind = [{name: tuple(sorted(points.items())) for name, points in curves[kind].items()} for kind in curves]
     train, validation = by_kind
     return TrainingLog(train, validation, tuple(findings))
+
+
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a log in order. A truncated line gives an empty entry, and a missing file none."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return
+    yield from map(_event, lines)
 
 
 def _event(line: str) -> dict[str, Any]:

@@ -164,8 +164,8 @@ def _folder_of(model: PathName | Run) -> Path:
     path = Path(model)
     if path.exists() or isinstance(model, Run):
         return path
-    from dragoman.exchange.hub import fetch_model, is_hub_name
-    from dragoman.exchange.marian_import import import_marian
+    from dragoman.exchange.hub import is_hub_name
+    from dragoman.workflows.exchange import import_model
 
     name = str(model)
     if not is_hub_name(name):
@@ -173,8 +173,7 @@ def _folder_of(model: PathName | Run) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "models"
     folder = cache / name.replace("/", "--")
     if not folder.exists():
-        TerminalProgress().note(f"importing {name} from the Hugging Face hub")
-        import_marian(fetch_model(name), name).trained.save(folder)
+        import_model(name, folder, TerminalProgress())
     return folder
 
 

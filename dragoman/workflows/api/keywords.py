@@ -12,8 +12,8 @@ from dragoman.config.fields import did_you_mean
 from dragoman.config.loading import NAME_HINTS
 from dragoman.errors import ConfigError
 
-CORPUS_KEYWORDS = {"src": "data.train_src", "tgt": "data.train_tgt", "data": "data.train"}
-"""Keywords for the training text, as the flags `--src`, `--tgt` and `--data`."""
+CORPUS_KEYWORDS = {"data": "data.train", "src": "data.train_src", "tgt": "data.train_tgt"}
+"""Short names of the settings of the training text: keywords in Python, and flags of the command line."""
 
 
 def overrides_of_keywords(settings: Mapping[str, object], tables: Iterable[str] = ()) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """`Run`, a training run in Python: scores, curves, report, translator, test sentences, and how to resume it."""
 
-import json
 import os
 from dataclasses import dataclass
 from html import escape
@@ -131,16 +130,9 @@ class Run(os.PathLike[str]):
         return pandas.DataFrame.from_records(records)
 
     def _records(self) -> list[dict[str, Any]]:
-        records = []
-        path = self.path / "log.jsonl"
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue  # a line that a kill cut short
-            if isinstance(event, dict) and event.get("event") in _CURVES:
-                records.append(event)
-        return records
+        from dragoman.visualization.report.run_facts import read_events
+
+        return [event for event in read_events(self.path / "log.jsonl") if event.get("event") in _CURVES]
 
     def plot(self) -> "Figure":
         """Plot loss, perplexity, scores, learning rate and speed over the steps.
@@ -165,7 +157,9 @@ class Run(os.PathLike[str]):
     @property
     def report(self) -> RunReport:
         """The report of the finished run, which a notebook displays. Raises DataError if there is none yet."""
-        path = self.path / "report.html"
+        from dragoman.visualization.report.report import REPORT
+
+        path = self.path / REPORT
         if not path.exists():
             raise DataError(
                 f"{path} does not exist yet. Finish the run, or write it with `dragoman report {self.path}`."
