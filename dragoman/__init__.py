@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ValidateSettings,
     )
     from dragoman.data.batch import Batch
+    from dragoman.inference.options import Details, Preserve
     from dragoman.inference.translator import Translator
     from dragoman.model.transformer import Transformer
     from dragoman.workflows.api.functions import check, compare, evaluate, inspect, load, plan, train
@@ -28,6 +29,7 @@ _MODULES = {
     "workflows.api.functions": ("train", "load", "evaluate", "compare", "inspect", "plan", "check"),
     "workflows.api.run": ("Run",),
     "inference.translator": ("Translator",),
+    "inference.options": ("Details", "Preserve"),
     "model.transformer": ("Transformer",),
     "data.batch": ("Batch",),
     "config.settings": (
@@ -51,6 +53,8 @@ __all__ = [
     "check",
     "Run",
     "Translator",
+    "Details",
+    "Preserve",
     "Transformer",
     "Batch",
     "DataSettings",

@@ -68,6 +68,11 @@ class Translation:
         """The best translation, or "" for an empty line."""
         return self.candidates[0].text if self.candidates else ""
 
+    @property
+    def alternatives(self) -> tuple[str, ...]:
+        """The other translations that the search found (setting `n_best`), from better to worse."""
+        return tuple(candidate.text for candidate in self.candidates[1:])
+
 
 @dataclass(frozen=True, slots=True)
 class Score:

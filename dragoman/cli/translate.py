@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import re
 import stat
 import sys
 from collections import Counter
@@ -20,6 +19,7 @@ from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_o
 from dragoman.cli.models import add_model_flags, check_search_flags, model_request, standard_input
 from dragoman.cli.translation.documents import DOCUMENTS, translate_document
 from dragoman.cli.translation.notes import Notes
+from dragoman.cli.translation.streaming import LINE_BREAK, stream_lines
 from dragoman.cli.translation.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluation.flags import FLAGS
@@ -33,7 +33,6 @@ from dragoman.text.lines import open_bytes, open_stream, prefetch_first, read_li
 from dragoman.workflows.models import ENGINES, LoadedModel, load_model
 from dragoman.workflows.progress import TerminalProgress
 
-_LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _PIECE_LINES = 5000
 
 
@@ -53,6 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     check_search_flags(options)
     _check_format(options)
     _check_cluster(options)
+    _check_stream(options)
     _check_models(options)
     with ExitStack() as files:
         source = _open_source(options, files)
@@ -65,8 +65,9 @@ def run(arguments: Sequence[str]) -> int:
             source = replace(source, stream=files.enter_context(_standard_input(source, encoding_of(options))))
         notes = Notes()
         write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
+        preserve = Preserve(options.protect, terms)
         wanted = {
-            "preserve": Preserve(options.protect, terms),
+            "preserve": preserve,
             "details": Details(options.alignment, options.flags or options.format == "jsonl"),
         }
         if options.cluster:
@@ -79,6 +80,9 @@ def run(arguments: Sequence[str]) -> int:
                 write_file(Path(options.output), document)
             else:
                 sys.stdout.buffer.write(document)
+        elif options.stream:
+            with notes:
+                stream_lines(source.stream, source.name, sys.stdout.buffer, model, notes, preserve)
         else:
             output = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
             files.enter_context(notes)  # prints its counts before the output is closed or kept in part
@@ -177,6 +181,14 @@ def _refuse_together(flag: str, others: Mapping[str, object]) -> None:
             raise ConfigError(f"`{flag}` and `{other}` must not both be given. Leave one out.")
 
 
+def _check_stream(options: argparse.Namespace) -> None:
+    """Raise ConfigError for options that do not work with streamed words."""
+    if options.stream:
+        others = {"--output": options.output, "--prefix": options.prefix, "--cluster": options.cluster}
+        others |= {f"--format {options.format}": options.format != "text"}
+        _refuse_together("--stream", others | {"--alignment": options.alignment, "--flags": options.flags})
+
+
 def _check_models(options: argparse.Namespace) -> None:
     """Raise ModelError if a model is a file, such as a text to translate."""
     for path in filter(os.path.isfile, options.model):
@@ -218,7 +230,7 @@ def translate_windows(
 
 def text_line(translation: Translation) -> str:
     """The translation on one line, with spaces for line breaks. An alignment follows ``|||``, in Pharaoh format."""
-    text = _LINE_BREAK.sub(" ", translation.text)
+    text = LINE_BREAK.sub(" ", translation.text)
     if translation.alignment is None:
         return text
     return f"{text} ||| {' '.join(f'{src}-{tgt}' for src, tgt in translation.alignment)}"
@@ -246,7 +258,7 @@ def json_line(translation: Translation) -> str:
 
 
 def _candidate(fields: dict[str, Any]) -> dict[str, Any]:
-    text = _LINE_BREAK.sub(" ", fields.pop("text"))
+    text = LINE_BREAK.sub(" ", fields.pop("text"))
     return {"translation": text, "score": fields.pop("score"), "log_prob": fields.pop("log_prob"), **fields}
 
 
@@ -268,6 +280,7 @@ def _parser() -> ArgumentParser:
     parser.add_switch("--alignment", "Append the word alignment: ` ||| 0-0 1-2`, source-target, counted from 0")
     text = "Append a tab and suspected errors: `number,long` (always in jsonl)"
     parser.add_switch("--flags", text)
+    parser.add_switch("--stream", "Print each word as soon as the decoder has written it")
     add_model_flags(parser)
     parser.start_section("More flags")
     text = "Translate URLs, e-mail addresses, placeholders, tags and measures, too"

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
-from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.beam import beam_search, stream_beam_search
 from dragoman.inference.search.sampling import sample
 from dragoman.inference.search.step_model import Ensemble, StepModel
-from dragoman.inference.segments import Search, Source, token_batches
+from dragoman.inference.segments import IdStream, Source, StreamingSearch, token_batches
 from dragoman.inference.tensors.converted import Converted
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.tensors.products import resolve_inference_precision
@@ -51,10 +52,16 @@ class StepSearch:
                 found[place] = hypotheses
         return found
 
+    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
+        """Search one source. Yields the certain start of its output after each step."""
+        return stream_beam_search(self._model, *self._pad([source]), settings, source.prefix)
+
+    def _pad(self, batch: Sequence[Source]) -> tuple[Tensor, Tensor]:
+        ids, lengths = pad_ids([[*source.ids, EOS_ID] for source in batch], PAD_ID)
+        return ids.to(self._model.device), lengths.to(self._model.device)
+
     def _search_batch(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        src_ids, src_lengths = (
-            tensor.to(self._model.device) for tensor in pad_ids([[*source.ids, EOS_ID] for source in batch], PAD_ID)
-        )
+        src_ids, src_lengths = self._pad(batch)
         prefixes = [source.prefix for source in batch]
         if settings.sample:
             names = [source.name for source in batch]
@@ -99,21 +106,39 @@ class CompiledSearch:
         )
         return waiting.found
 
+    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
+        """Search one source. Yields the certain start of its output after each step."""
+        from dragoman.inference.compiled.engine import Waiting, stream_search
+
+        weights = self._weights.now()
+        if not weights.is_finite:
+            return (yield from StepSearch(FastModel(self._model, weights.precision)).stream(source, settings))
+        waiting = Waiting([source], settings, self._max_length, weights.vocab_sizes)
+        yield from stream_search(weights, waiting, settings)
+        return waiting.found[0]
+
 
 class TransformerSearch:
     """The fastest search of a model, or of an ensemble of models, for the settings of each call."""
 
     def __init__(self, models: Sequence[Transformer]) -> None:
         self._models = models
-        self._searches: dict[tuple[str, bool], Search] = {}
+        self._searches: dict[tuple[str, bool], StreamingSearch] = {}
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """Search all sources. Raises ConfigError if the device does not support the precision."""
+        return self._choose(settings)(sources, settings)
+
+    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
+        """Search one source. Yields the certain start of its output after each step."""
+        return self._choose(settings).stream(source, settings)
+
+    def _choose(self, settings: InferenceSettings) -> StreamingSearch:
         precision = resolve_inference_precision(settings.precision, self._models[0].device)
         kind = precision, self._can_compile(precision, settings)
         if kind not in self._searches:
             self._searches[kind] = self._build_search(*kind)
-        return self._searches[kind](sources, settings)
+        return self._searches[kind]
 
     def _can_compile(self, precision: str, settings: InferenceSettings) -> bool:
         is_other = settings.sample or len(self._models) > 1 or self._models[0].device.type != "cpu"
@@ -124,7 +149,7 @@ class TransformerSearch:
         model = self._models[0]
         return model.projection.weight.dtype == torch.float32 and supports(model.settings, precision, settings)
 
-    def _build_search(self, precision: str, compiled: bool) -> Search:
+    def _build_search(self, precision: str, compiled: bool) -> StreamingSearch:
         if compiled:
             return CompiledSearch(self._models[0], precision)
         fast = [FastModel(model, precision) for model in self._models]

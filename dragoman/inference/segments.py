@@ -4,8 +4,9 @@ A text that is longer than the model's limit is split into segments that fit, at
 between segments is restored between their translations. White space around the text is dropped.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from dragoman.config import InferenceSettings
 from dragoman.records import Candidate, Hypothesis, Translation
@@ -52,6 +53,21 @@ class Source:
 
 Search = Callable[[Sequence[Source], InferenceSettings], list[list[Hypothesis]]]
 """Function that finds the hypotheses of every source, best first. A source without ids has none."""
+
+
+IdStream = Generator[list[int], None, list[Hypothesis]]
+"""Yields the ids that the best output certainly starts with, after each step. Returns the hypotheses, best first."""
+
+
+@runtime_checkable
+class StreamingSearch(Protocol):
+    """A search that can also report its output while it is being written."""
+
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        """Search all sources."""
+
+    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
+        """Search one source, which has ids, by beam search."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """`Translator`, the public class for translation: texts in, one translation per text out, in the same order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice, repeat
 from pathlib import Path
@@ -13,8 +13,8 @@ from dragoman.config.history import RENAMED
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.options import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, Preserve
-from dragoman.inference.preservation.capitals import retry_all_caps
-from dragoman.inference.preservation.preserver import translate_preserving
+from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps
+from dragoman.inference.preservation.preserver import may_change, translate_preserving
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.segments import InputText, Search
 from dragoman.inference.tensors.products import resolve_inference_precision
@@ -333,6 +333,57 @@ class Translator:
         options = self._options(PRESERVE_NOTHING, DEFAULT_DETAILS, overrides)
         return self._translate(_without_markers(texts), options, window_texts)
 
+    def stream(
+        self,
+        text: str,
+        *,
+        protect: bool = False,
+        terms: Terms | None = None,
+        by_sentence: bool = False,
+        **overrides: SettingValue,
+    ) -> Generator[str, None, Translation]:
+        """Translate one text, and yield its words as the decoder writes them.
+
+        No word is ever taken back: the parts, joined, are the result of `translate`. With ``beam_size=1``, a word is
+        yielded when the next one starts. With a wider beam, it is yielded when all hypotheses agree on it.
+
+        Parameters
+        ----------
+        text
+            The text, of any length.
+        protect, terms, by_sentence, **overrides
+            As for `translate`.
+
+        Returns
+        -------
+        Generator of str
+            Yields parts of the translation. Its return value is the `Translation`. The whole translation is one part if
+            words may change afterwards: with samples, in texts with protected spans or terms, and in capitals.
+
+        Raises
+        ------
+        ConfigError
+            As for `translate`.
+
+        Examples
+        --------
+        >>> for part in translator.stream("Where is the station?"):
+        ...     print(part, end="", flush=True)
+        Wo ist der Bahnhof?
+        """
+        if not isinstance(text, str):
+            raise ConfigError(f"`text` must be a string, but is {text!r:.60}. Use `translate` for a list of texts.")
+        options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
+        return self._stream(InputText(MarkedText(text, ())), options)
+
+    def _stream(self, text: InputText, options: TranslationOptions) -> Generator[str, None, Translation]:
+        if may_change(text, options) or (_retries_capitals(options.settings) and is_all_caps(text.marked.text)):
+            [translation] = self._translate([text], options)
+            yield translation.text
+            return translation
+        searched = yield from self._search.stream_text(text, options)
+        return searched.translation(self._search.tokenizers.tgt)
+
     def _options(self, preserve: Preserve, details: Details, overrides: dict[str, SettingValue]) -> TranslationOptions:
         return TranslationOptions(override_settings(self.settings, overrides), preserve, details)
 
@@ -341,9 +392,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Run all stages on one window of texts after the other: search, preservation, capitals and alignment."""
         search, settings, rest = self._search, options.settings, iter(texts)
-        retries_capitals = settings.retry_all_caps and not (
-            settings.sample or settings.mbr_samples
-        )  # samples have no better one
+        retries_capitals = _retries_capitals(settings)
         while window := list(islice(rest, window_texts)):
             answers = translate_preserving(search, window, options)
             if retries_capitals:
@@ -351,6 +400,11 @@ class Translator:
             if options.details.alignment and search.aligner:
                 answers = search.aligner.add_alignments(answers)
             yield from (answer.translation for answer in answers)
+
+
+def _retries_capitals(settings: InferenceSettings) -> bool:
+    """Whether texts in capitals are translated a second time. Samples are not, because none is better than another."""
+    return settings.retry_all_caps and not (settings.sample or settings.mbr_samples)
 
 
 _ONE_TEXT = "`texts` must be a list of texts. For a single text, pass [text]."

@@ -7,7 +7,7 @@ results do not depend on the sentences in other slots, to the last bit.
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -128,6 +128,13 @@ def search_all(weights: CompiledWeights, waiting: Waiting, settings: InferenceSe
         raise
 
 
+def stream_search(weights: CompiledWeights, waiting: Waiting, settings: InferenceSettings) -> Iterator[list[int]]:
+    """Search one sentence. After each step, yield the ids that its best output certainly starts with."""
+    following = waiting.next()
+    if following is not None:
+        yield from _Batch(weights, settings, 1, following).run_in_steps(waiting)
+
+
 class _Batch:
     """Slots for sentences of up to `most.src_length` source tokens, and the searches in them."""
 
@@ -160,27 +167,39 @@ class _Batch:
             suits = 2 * waiting.longest() > self._src_length or self._src_length == HEAD_WIDTH_MULTIPLE
             if suits and (not self._places or len(self._free) * _REFILL_SHARE >= self._slots):
                 self._add(waiting.take(len(self._free)))
-            num_active = len(self._places)
-            if not num_active:
+            if not self._places:
                 return
-            active = self._active[:num_active]
-            if int(self._search.position[active].max()) >= self._length:
-                self._search = extend_search(self._search, self._room(2 * self._length))
             # Many steps in one call, because other threads can hold Python's lock for milliseconds between two calls.
-            going = decode_steps(
-                self._decoder,
-                self._weights.shape,
-                self._rules,
-                self._rows,
-                self._search,
-                self._active,
-                num_active,
-                self._done,
-                self._length,
-            )
-            for slot in self._done[: num_active - going].tolist():
-                waiting.found[self._places.pop(slot)] = self._hypotheses(slot)
-                self._free.append(slot)
+            self._decode(waiting, self._length)
+
+    def run_in_steps(self, waiting: Waiting) -> Iterator[list[int]]:
+        """Search one sentence. After each step, yield the ids that its best output certainly starts with."""
+        self._add(waiting.take(1))
+        while self._places:
+            self._decode(waiting, 1)
+            if self._places:
+                yield self._certain_ids(0)
+
+    def _decode(self, waiting: Waiting, max_steps: int) -> None:
+        """Decode up to `max_steps` tokens, until a search finishes or the buffers are full. Empty finished slots."""
+        num_active = len(self._places)
+        written = int(self._search.position[self._active[:num_active]].max())
+        if written >= self._length:
+            self._search = extend_search(self._search, self._room(2 * self._length))
+        going = decode_steps(
+            self._decoder,
+            self._weights.shape,
+            self._rules,
+            self._rows,
+            self._search,
+            self._active,
+            num_active,
+            self._done,
+            min(self._length, written + max_steps),
+        )
+        for slot in self._done[: num_active - going].tolist():
+            waiting.found[self._places.pop(slot)] = self._hypotheses(slot)
+            self._free.append(slot)
 
     def _add(self, taken: Sequence[_Limited]) -> None:
         """Give each source a slot, and encode as many sources at once as the row buffers have space for."""
@@ -219,6 +238,24 @@ class _Batch:
         slots = np.array([slot for slot, _ in group], np.int64)
         sources = self._decoder.cross_sources
         encode(self._encoder, sources, self._weights.shape, ids, starts, slots, self._rows, self._search)
+
+    def _certain_ids(self, slot: int) -> list[int]:
+        """The ids with which all live hypotheses and the best finished one start: one of them leads to the best output.
+
+        Paths that meet at a position are equal before it. So the ids are read backwards, from where only one path is
+        left.
+        """
+        search = self._search
+        paths = set(range(int(search.live[slot])))
+        finished = int(search.finished_lengths[slot, 0]) if search.finished[slot] else None
+        ids = []
+        for position in reversed(range(int(search.position[slot]))):
+            if finished is not None and position == finished - 2:  # its last token is not in the table of paths
+                paths.add(int(search.finished_parents[slot, 0]))
+            if len(paths) == 1 and (finished is None or position <= finished - 2):
+                ids.append(int(search.path_ids[slot, position, min(paths)]))
+            paths = {int(search.path_parents[slot, position, path]) for path in paths}
+        return ids[::-1]
 
     def _hypotheses(self, slot: int) -> list[Hypothesis]:
         """The finished hypotheses of a slot, best first, at most `n_best`."""

@@ -47,6 +47,13 @@ def translate_preserving(
     return _restore_spans(search, texts, answers, options) if options.preserve.protect else answers
 
 
+def may_change(text: InputText, options: TranslationOptions) -> bool:
+    """Whether the text has markers, protected spans or terms, for which its translation may change after the search."""
+    preserve, plain = options.preserve, text.marked.text
+    has_terms = preserve.terms is not None and bool(preserve.terms.find(plain))
+    return bool(text.marked.markers) or has_terms or (preserve.protect and bool(find_protected_spans(plain)))
+
+
 def _translate_marked(
     search: TextSearch, texts: Sequence[InputText], options: TranslationOptions
 ) -> list[AnsweredText]:

@@ -21,8 +21,9 @@ Length penalty: Wu et al. (2016), https://arxiv.org/abs/1609.08144, section 7. L
 section 6.1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,18 @@ class _Beam:
         paths = self.paths.extend(best.parents, best.ids, best.token_log_probs)
         return replace(self, log_probs=best.log_probs, paths=paths)
 
+    def certain_ids(self) -> list[int]:
+        """The ids with which the first sentence's live hypotheses and its best finished one start.
+
+        The best output continues a live hypothesis, or is the best finished one.
+        """
+        paths = self.paths.ids[0, self.log_probs[0] > _NONE].tolist()
+        paths += [
+            list(found.ids)
+            for found in self.finished.select(torch.zeros_like(self.sentences[:1])).best(1).hypotheses()[0]
+        ]
+        return [column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*paths, strict=False))]
+
 
 @torch.inference_mode()
 def beam_search(
@@ -113,8 +126,49 @@ def beam_search(
         without eos is cut (its `finished` is False) and comes after all hypotheses that end with eos.
     """
     results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
-    if not results:
-        return results
+    if results:
+        for _ in _beams(model, src_ids, src_lengths, settings, prefixes, results):
+            pass
+    return results
+
+
+@torch.inference_mode()
+def stream_beam_search(
+    model: StepModel[Any],
+    src_ids: Int64[Tensor, "1 S"],
+    src_lengths: Int64[Tensor, "1"],
+    settings: InferenceSettings,
+    prefix: Sequence[int] = (),
+) -> Generator[list[int], None, list[Hypothesis]]:
+    """Search one sentence as `beam_search` does, and yield what is certain of the output after each step.
+
+    Parameters
+    ----------
+    model, src_ids, src_lengths, settings
+        As for `beam_search`, with one sentence.
+    prefix
+        Target ids that the output must start with.
+
+    Returns
+    -------
+    Generator of list of int
+        Yields the ids with which the best hypothesis certainly starts. Returns the hypotheses of the sentence.
+    """
+    results: list[list[Hypothesis]] = [[]]
+    for beam in _beams(model, src_ids, src_lengths, settings, [prefix], results):
+        yield beam.certain_ids()
+    return results[0]
+
+
+def _beams(
+    model: StepModel[Any],
+    src_ids: Int64[Tensor, "B S"],
+    src_lengths: Int64[Tensor, "B"],
+    settings: InferenceSettings,
+    prefixes: Sequence[Sequence[int]] | None,
+    results: list[list[Hypothesis]],
+) -> Iterator[_Beam]:
+    """Yield the beam after each step. The hypotheses of sentences that are done are written into `results`."""
     constraints = Constraints.of(src_lengths, settings, model.max_length, prefixes)
     penalties = _penalties(constraints, settings)
     beam = _Beam.first(constraints, settings)
@@ -132,6 +186,7 @@ def beam_search(
                 state, _rows(candidates.parents, beam.log_probs.size(1), beam.all_sentences), beam.all_sentences
             )
             ids, beam = candidates.ids.flatten(), beam.extend(candidates)
+            yield beam
             continue
         finished = _add_finished(beam, candidates, ending, penalties[position])
         best_live = candidates.log_probs.where(live, _NONE).amax(1)
@@ -140,13 +195,13 @@ def beam_search(
         going_on = live.any(1) & ~beaten
         _collect(results, beam, finished.best(settings.n_best), ~going_on & (beam.log_probs[:, 0] > _NONE))
         if not bool(going_on.any()):
-            break
+            return
         keep = _sentences_to_keep(going_on)
         going = _live_first(candidates.select(keep), (live & going_on[:, None])[keep])
         model.reorder(state, _rows(going.parents, beam.log_probs.size(1), keep), keep)
         ids = going.ids.flatten()
         beam = _next(replace(beam, finished=finished), going, keep)
-    return results
+        yield beam
 
 
 def _sentences_to_keep(going_on: Bool[Tensor, "B"]) -> Int64[Tensor, "B2"]:

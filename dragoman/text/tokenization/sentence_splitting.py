@@ -53,16 +53,19 @@ def join_segments(segments: Sequence[Segment], translations: Sequence[str]) -> s
 
 
 def separators(segments: Sequence[Segment], translations: Sequence[str]) -> list[str]:
-    """The white space to put after the translation of each segment: the white space after the segment.
+    """The white space to put after the translation of each segment (see `separator_after`)."""
+    return [separator_after(segments, index, text) for index, text in enumerate(translations)]
+
+
+def separator_after(segments: Sequence[Segment], index: int, translation: str) -> str:
+    """The white space to put after the translation of one segment: the white space after the segment.
 
     After a sentence that ends in 。 or similar without a space, a translation in a script with spaces gets one.
     """
-    found: list[str] = []
-    for segment, translation in zip(segments, translations, strict=True):
-        wide = segment.text[-1:] in _WIDE_ENDS and translation[-1:] not in _WIDE_ENDS
-        glued = wide and not segment.separator and segment is not segments[-1]
-        found.append(" " if glued else segment.separator)
-    return found
+    segment = segments[index]
+    wide = segment.text[-1:] in _WIDE_ENDS and translation[-1:] not in _WIDE_ENDS
+    glued = wide and not segment.separator and index < len(segments) - 1
+    return " " if glued else segment.separator
 
 
 def split_sentences(text: str) -> list[str]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from dragoman.cli.main import run_command
 from dragoman.cli.translate import InputLines, json_line, text_line, translate_windows
 from dragoman.cli.translation.documents import translate_document
 from dragoman.cli.translation.notes import NAMED, Notes
+from dragoman.cli.translation.streaming import stream_lines
 from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
-from dragoman.inference.options import Details
+from dragoman.inference.options import Details, Preserve
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
@@ -414,6 +416,41 @@ def test_flags_that_whole_files_do_not_support(
     assert said.out == ""
     assert "standard input line 1 has 0xff, which is not UTF-8. Set `--encoding`" in said.err
     assert "`--format srt` and `--alignment` must not both be given. Leave one out." in said.err
+
+
+def test_streamed_words_are_the_translation(
+    model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = b"one\n\ntwo three\r\nsee www.example.org\nONE TWO THREE\n" + b"one two three. " * 10 + b"\nfo\xffur"
+    answers = []
+    for flags in ([], ["--stream"]):
+        type_in(content)
+        assert run_command(["translate", str(model_folder), *flags]) == 0
+        answers.append(capfd.readouterr())
+    assert answers[0] == answers[1]
+    assert "line 6 is long and was split into" in answers[1].err
+
+
+def test_each_streamed_word_is_written_at_once(model_folder: Path) -> None:
+    written: list[bytes] = []
+
+    class Output(io.BytesIO):
+        def flush(self) -> None:
+            written.append(self.getvalue())
+
+    model = LoadedModel(Translator.load(model_folder), InferenceSettings(), {"beam_size": 1}, "de")
+    stream_lines(io.BytesIO(b"one two\nthree\n"), "input", Output(), model, Notes(), Preserve())
+    assert len(written) > 3
+    assert all(later.startswith(earlier) for earlier, later in pairwise(written))
+
+
+@pytest.mark.parametrize(
+    "others",
+    ["--output out", "--prefix p", "--alignment", "--flags", "--format jsonl", "--cluster auto --input i --output o"],
+)
+def test_flags_that_do_not_stream(others: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["translate", str(tmp_path), "--stream", *others.split()]) == 2
+    assert "dragoman: `--stream` and `--" in capfd.readouterr().err
 
 
 class Losing:
