@@ -34,11 +34,11 @@ def run(arguments: Sequence[str]) -> int:
     model = model_request([options.model], options)
     inspection = inspect_model(InspectionRequest(model, options.text or "", options.test), TerminalProgress())
     if options.png is not None:
-        from dragoman.visualization.figures.attention_figure import plot_heads
+        from dragoman.visualization.figures.attention_figures import plot_heads
         from dragoman.visualization.figures.figure import save_figure
 
         kind = _KINDS[options.kind or "cross"]
-        save_figure(plot_heads(inspection, kind, _layer(options.layer, inspection, kind)), options.png)
+        save_figure(plot_heads(inspection, layer=_layer(options.layer, inspection, kind), kind=kind), options.png)
         say(f"wrote the picture to {options.png}")
     if options.out is not None:
         from dragoman.visualization.inspection.inspection_page import inspection_page
@@ -96,11 +96,11 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") -> int | None:
-    """The layer, counted from 0. Raises ConfigError if the model has no such layer."""
+    """The layer, counted from 1. Raises ConfigError if the model has no such layer."""
     most = inspection.of_kind(kind).num_layers
     if number is not None and not 1 <= number <= most:
         raise ConfigError(f"`--layer` must be from 1 to {most}, the layers of this model, but is {number}.")
-    return None if number is None else number - 1
+    return number
 
 
 def _show(inspection: "Inspection") -> None:

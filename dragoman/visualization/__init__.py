@@ -1,30 +1,84 @@
-"""Figures of a Transformer and of its training.
+"""Pictures of a Transformer, of its training, and of what it does with a text.
 
 Every ``plot_`` function returns a `matplotlib.figure.Figure` and never opens a window. A notebook shows the figure, and
-`save_figure` writes it to a file. matplotlib is imported when the first figure is drawn.
+`save_figure` writes it to a file. A function imports matplotlib and torch when it draws.
 """
 
-from dragoman.visualization.figures.curves import plot_initializations, plot_training_curves
-from dragoman.visualization.figures.encodings import plot_encoding_curves, plot_encodings
-from dragoman.visualization.figures.figure import save_figure
-from dragoman.visualization.figures.masks import plot_masks
-from dragoman.visualization.figures.parameters import parameter_shares, plot_parameter_shares
-from dragoman.visualization.figures.schedules import plot_schedule, plot_schedules
-from dragoman.visualization.figures.smoothing import plot_smoothed_targets, target_distributions
-from dragoman.visualization.figures.untrained_and_trained import plot_untrained_and_trained
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.visualization.diagrams.attention_diagrams import plot_attention, plot_multi_head_attention
+    from dragoman.visualization.diagrams.beam_diagram import plot_beam_tree
+    from dragoman.visualization.diagrams.one_layer import plot_layer
+    from dragoman.visualization.diagrams.prediction import plot_next_token
+    from dragoman.visualization.diagrams.whole_model import plot_stacks, plot_transformer
+    from dragoman.visualization.figures.attention_figures import plot_heads, plot_untrained_and_trained
+    from dragoman.visualization.figures.curves import plot_initializations, plot_training_curves
+    from dragoman.visualization.figures.encodings import plot_encoding_curves, plot_encodings
+    from dragoman.visualization.figures.figure import save_figure
+    from dragoman.visualization.figures.lengths import plot_lengths
+    from dragoman.visualization.figures.masks import plot_masks
+    from dragoman.visualization.figures.parameters import parameter_shares, plot_parameter_shares
+    from dragoman.visualization.figures.schedules import plot_schedule, plot_schedules
+    from dragoman.visualization.figures.smoothing import plot_smoothed_targets, target_distributions
+    from dragoman.visualization.figures.summary import plot_summary
+    from dragoman.visualization.report.run_figures import plot_run
+
+_MODULES = {
+    "diagrams.whole_model": ("plot_transformer", "plot_stacks"),
+    "diagrams.one_layer": ("plot_layer",),
+    "diagrams.attention_diagrams": ("plot_attention", "plot_multi_head_attention"),
+    "diagrams.prediction": ("plot_next_token",),
+    "figures.attention_figures": ("plot_heads", "plot_untrained_and_trained"),
+    "diagrams.beam_diagram": ("plot_beam_tree",),
+    "figures.encodings": ("plot_encodings", "plot_encoding_curves"),
+    "figures.masks": ("plot_masks",),
+    "figures.parameters": ("plot_parameter_shares", "parameter_shares"),
+    "figures.summary": ("plot_summary",),
+    "figures.schedules": ("plot_schedules", "plot_schedule"),
+    "figures.smoothing": ("plot_smoothed_targets", "target_distributions"),
+    "report.run_figures": ("plot_run",),
+    "figures.curves": ("plot_training_curves", "plot_initializations"),
+    "figures.lengths": ("plot_lengths",),
+    "figures.figure": ("save_figure",),
+}
+_PLACES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "plot_transformer",
+    "plot_stacks",
+    "plot_layer",
+    "plot_attention",
+    "plot_multi_head_attention",
+    "plot_next_token",
+    "plot_heads",
+    "plot_untrained_and_trained",
+    "plot_beam_tree",
     "plot_encodings",
     "plot_encoding_curves",
     "plot_masks",
+    "plot_parameter_shares",
+    "parameter_shares",
+    "plot_summary",
     "plot_schedules",
     "plot_schedule",
     "plot_smoothed_targets",
     "target_distributions",
-    "plot_untrained_and_trained",
-    "plot_initializations",
+    "plot_run",
     "plot_training_curves",
-    "plot_parameter_shares",
-    "parameter_shares",
+    "plot_initializations",
+    "plot_lengths",
     "save_figure",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

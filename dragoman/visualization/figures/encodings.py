@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.model.embedding import sinusoidal_positions
+from dragoman.visualization.arguments import check_count, check_even, check_sequence
 from dragoman.visualization.figures.figure import COLORS, DIVERGING, drawing_style, new_figure
 
 if TYPE_CHECKING:
@@ -17,20 +18,25 @@ def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
 
     Parameters
     ----------
-    length
+    length : int
         Number of positions.
-    d_model
+    d_model : int
         Number of dimensions. It must be even.
 
     Returns
     -------
     matplotlib.figure.Figure
 
+    Raises
+    ------
+    ConfigError
+        If `length` is below 1, or if `d_model` is odd or below 2.
+
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 3.5.
     """
-    values = sinusoidal_positions(length, d_model).numpy()
+    values = sinusoidal_positions(check_count("length", length), check_even("d_model", d_model)).numpy()
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 4.0)
         image = axes.imshow(values, cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
@@ -46,11 +52,11 @@ def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int =
 
     Parameters
     ----------
-    dimensions
-        The dimensions to plot, from 0.
-    length
+    dimensions : sequence of int
+        The dimensions to plot, counted from 0.
+    length : int
         Number of positions.
-    d_model
+    d_model : int
         Number of dimensions of the encoding. It must be even.
 
     Returns
@@ -59,15 +65,15 @@ def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int =
 
     Raises
     ------
-    ValueError
-        If a dimension is negative or not below `d_model`.
+    ConfigError
+        If a number is out of range, if a dimension is not below `d_model`, or if `d_model` is odd.
     """
-    if not all(0 <= dimension < d_model for dimension in dimensions):
-        raise ValueError(f"dimensions must be at least 0 and below {d_model}, but are {list(dimensions)}")
-    values = sinusoidal_positions(length, d_model).numpy()
+    values = sinusoidal_positions(check_count("length", length), check_even("d_model", d_model)).numpy()
+    shown = check_sequence("dimensions", dimensions, "a list of numbers")
+    shown = tuple(check_count("dimensions", dimension, 0, d_model - 1) for dimension in shown)
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 2.8)
-        for index, dimension in enumerate(dimensions):
+        for index, dimension in enumerate(shown):
             style = "-" if dimension % 2 == 0 else "--"
             axes.plot(values[:, dimension], style, color=COLORS[index // 2 % len(COLORS)], label=str(dimension))
         title = f"Even dimensions are sines, odd dimensions cosines (d_model = {d_model})"

@@ -5,6 +5,7 @@ of pyplot, so no window opens and no global registry keeps a figure alive.
 """
 
 import io
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.config.fields import did_you_mean
 from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
+from dragoman.visualization.arguments import wrong_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,23 +91,31 @@ def count_steps(axes: "Axes") -> None:
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
 
 
-def save_figure(figure: "Figure", path: Path) -> None:
+def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
     """Write a figure to a .png, .svg or .pdf file.
 
     Parameters
     ----------
-    figure
+    figure : matplotlib.figure.Figure
         The figure.
-    path
+    path : str or Path
         The file to write. Its extension selects the format. An existing file is replaced atomically.
 
     Raises
     ------
     ConfigError
-        If the extension is another one, the path is a folder, or its parent folder does not exist.
+        If `figure` is no figure, the extension is another one, the path is a folder, or its parent folder does not
+        exist.
     ResourceError
         If the disk is full.
     """
+    from matplotlib.figure import Figure
+
+    if not isinstance(figure, Figure):
+        raise wrong_type("figure", "a matplotlib figure", figure, "A `plot_` function returns one.")
+    if not isinstance(path, str | os.PathLike):
+        raise wrong_type("path", "the name of a file", path)
+    path = Path(path)
     check_figure_path(path)
     write_file(path, _encode_figure(figure, path.suffix[1:].lower()))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.visualization.arguments import check_count, check_tokens
 from dragoman.visualization.figures.figure import drawing_style, new_figure
 from dragoman.visualization.figures.labels import label_axis, readable_labels
 
@@ -25,9 +26,9 @@ def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length:
 
     Parameters
     ----------
-    src_tokens, tgt_tokens
+    src_tokens, tgt_tokens : sequence of str
         The token at every position, padding included.
-    src_length, tgt_length
+    src_length, tgt_length : int
         Number of real tokens on each side. The tokens after them are padding.
 
     Returns
@@ -36,17 +37,16 @@ def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length:
 
     Raises
     ------
-    ValueError
-        If a length is 0 or larger than the number of tokens.
+    ConfigError
+        If a length is below 1 or larger than the number of tokens, or if the tokens are no texts.
 
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 3.2.3.
     """
-    for name, length, tokens in (("src", src_length, src_tokens), ("tgt", tgt_length, tgt_tokens)):
-        if not 0 < length <= len(tokens):
-            raise ValueError(f"{name}_length must be from 1 to {len(tokens)}, but is {length}")
-    src, tgt = len(src_tokens), len(tgt_tokens)
+    src, tgt = len(check_tokens("src_tokens", src_tokens)), len(check_tokens("tgt_tokens", tgt_tokens))
+    check_count("src_length", src_length, 1, src)
+    check_count("tgt_length", tgt_length, 1, tgt)
     source = padding_mask(torch.tensor([src_length]), src)[0, 0].expand(src, src)
     causal = causal_mask(tgt, torch.device("cpu"))
     combined = causal & padding_mask(torch.tensor([tgt_length]), tgt)[0, 0]

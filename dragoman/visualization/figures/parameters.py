@@ -1,15 +1,20 @@
 """Figure of a model's parameters by part."""
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
+from dragoman.config import ModelSettings
 from dragoman.model.parameters import ParameterRow
+from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of
 from dragoman.visualization.figures.figure import COLORS, drawing_style, new_figure
+from dragoman.visualization.models import transformer_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+AnyParameters: TypeAlias = "AnyArchitecture | Sequence[ParameterRow]"
 
 # The first entry that matches a tensor's name gives the tensor's part and colour.
 _PARTS = (
@@ -25,44 +30,69 @@ _PARTS = (
 _EMBEDDING_COLOR = 2
 
 
-def parameter_shares(rows: Iterable[ParameterRow]) -> dict[str, int]:
+def parameter_shares(model: AnyParameters) -> dict[str, int]:
     """Count parameters by part of the model.
 
     Parameters
     ----------
-    rows
-        The parameter tensors of a model.
+    model : Transformer, Translator, TrainedModel, ModelSettings or list of ParameterRow
+        The model, or the rows of its parameter table. `ModelSettings` have the paper's vocabulary of 37,000 tokens.
 
     Returns
     -------
     dict[str, int]
         Number of parameters by part, in the order of the model with layer norms last. A tied tensor is one part.
+
+    Raises
+    ------
+    ConfigError
+        If `model` is something else or an ensemble.
     """
     shares = Counter[str]()
-    for row in rows:
+    for row in rows_of(model):
         shares[_part_of(row)] += row.count
     return {part: shares[part] for part in sorted(shares, key=lambda part: part == "layer norms")}
 
 
-def plot_parameter_shares(rows: Iterable[ParameterRow]) -> "Figure":
+def plot_parameter_shares(model: AnyParameters) -> "Figure":
     """Plot the parameters of each part of a model as a bar, with its count and share.
 
     Parameters
     ----------
-    rows
-        The parameter tensors of a model.
+    model : Transformer, Translator, TrainedModel, ModelSettings or list of ParameterRow
+        The model, or the rows of its parameter table. `ModelSettings` have the paper's vocabulary of 37,000 tokens.
 
     Returns
     -------
     matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If `model` is something else or an ensemble.
     """
+    rows = rows_of(model)
     with drawing_style():
         figure, (axes,) = new_figure(7.0, 3.2)
         draw_parameter_shares(axes, rows)
     return figure
 
 
-def draw_parameter_shares(axes: "Axes", rows: Iterable[ParameterRow]) -> None:
+def rows_of(model: AnyParameters) -> Sequence[ParameterRow]:
+    """The parameter table of a model, or the rows that are given. Raises ConfigError for anything else."""
+    if isinstance(model, ModelSettings):
+        from dragoman.devices.device import build_without_values
+        from dragoman.model.transformer import Transformer
+
+        one = architecture_of(model)
+        with build_without_values():
+            return Transformer(model, one.src_vocab_size, one.tgt_vocab_size).parameter_table()
+    if isinstance(model, list | tuple) and model and all(isinstance(row, ParameterRow) for row in model):
+        return model
+    return transformer_of(model).parameter_table()
+
+
+def draw_parameter_shares(axes: "Axes", rows: Sequence[ParameterRow]) -> None:
     """Draw `plot_parameter_shares` on the axes of another figure."""
     shares = parameter_shares(rows)
     total = sum(shares.values())

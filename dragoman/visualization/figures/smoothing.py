@@ -7,12 +7,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dragoman.errors import ConfigError
 from dragoman.training.step.loss import smoothed_cross_entropy
+from dragoman.visualization.arguments import check_count, check_sequence, check_share
 from dragoman.visualization.figures.figure import SEQUENTIAL, drawing_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_LABELS = "a list of token ids"
 
 
 def target_distributions(labels: Sequence[int], vocab_size: int, epsilon: float, pad_id: int) -> Float[Tensor, "T V"]:
@@ -23,20 +27,31 @@ def target_distributions(labels: Sequence[int], vocab_size: int, epsilon: float,
 
     Parameters
     ----------
-    labels
+    labels : sequence of int
         Token ids from 0 to `vocab_size` - 1.
-    vocab_size
+    vocab_size : int
         Size of the vocabulary.
-    epsilon
-        Amount of label smoothing. 0 gives one-hot distributions.
-    pad_id
+    epsilon : float
+        Amount of label smoothing, from 0 to 1. 0 gives one-hot distributions.
+    pad_id : int
         Id of the padding token.
 
     Returns
     -------
     Tensor
         One row per label, of shape (labels, vocab_size). Rows of padding are zero.
+
+    Raises
+    ------
+    ConfigError
+        If a label or `pad_id` is no token id, if there is no label, or if `epsilon` is not from 0 to 1.
     """
+    check_count("vocab_size", vocab_size, 3)
+    check_count("pad_id", pad_id, 0, vocab_size - 1)
+    check_share("epsilon", epsilon)
+    labels = [check_count("labels", label, 0, vocab_size - 1) for label in check_sequence("labels", labels, _LABELS)]
+    if not labels:
+        raise ConfigError("`labels` must have at least one token id, but is empty. Give some, such as (5, 2).")
     targets = torch.zeros(len(labels), vocab_size)
     counted = [row for row, label in enumerate(labels) if label != pad_id]
     if not counted:
@@ -59,27 +74,34 @@ def plot_smoothed_targets(
 
     Parameters
     ----------
-    labels
+    labels : sequence of int
         Token ids from 0 to `vocab_size` - 1.
-    vocab_size
+    vocab_size : int
         Size of the vocabulary.
-    epsilon
-        Amount of label smoothing.
-    pad_id
+    epsilon : float
+        Amount of label smoothing, from 0 to 1.
+    pad_id : int
         Id of the padding token.
 
     Returns
     -------
     matplotlib.figure.Figure
 
+    Raises
+    ------
+    ConfigError
+        If a label or `pad_id` is no token id, if there is no label, or if `epsilon` is not from 0 to 1.
+
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 5.4.
     """
+    smoothed = target_distributions(labels, vocab_size, epsilon, pad_id)
+    one_hot = target_distributions(labels, vocab_size, 0.0, pad_id)
     with drawing_style():
         figure, axes = new_figure(8.2, 0.9 + 0.36 * len(labels), columns=2)
-        for place, share, title in ((axes[0], 0.0, "One-hot"), (axes[1], epsilon, f"Smoothed, epsilon = {epsilon:g}")):
-            _draw(place, target_distributions(labels, vocab_size, share, pad_id), labels, pad_id, title)
+        _draw(axes[0], one_hot, labels, pad_id, "One-hot")
+        _draw(axes[1], smoothed, labels, pad_id, f"Smoothed, epsilon = {epsilon:g}")
         axes[0].set_ylabel("position (label)")
     return figure
 

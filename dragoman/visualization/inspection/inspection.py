@@ -11,7 +11,15 @@ from typing import Literal
 from dragoman.text.tokenization.words import Word
 
 AttentionKind = Literal["encoder_self", "decoder_self", "cross"]
-ATTENTION_KINDS: tuple[AttentionKind, ...] = ("cross", "encoder_self", "decoder_self")
+KIND_NAMES: dict[AttentionKind, str] = {
+    "cross": "cross-attention",
+    "encoder_self": "encoder self-attention",
+    "decoder_self": "decoder self-attention",
+}
+ATTENTION_KINDS: tuple[AttentionKind, ...] = tuple(KIND_NAMES)
+
+START, END = "<s>", "</s>"
+"""The tokens before a target and after a text, as pages and figures show them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from dragoman.visualization.inspection.beam_tree import trace_search
 from dragoman.visualization.inspection.inspection import (
     Alternative,
     Attributions,
+    BeamNode,
     Inspection,
     Note,
     RankedTranslation,
@@ -95,6 +96,39 @@ def inspect_text(
         notes=_notes(trained, src, tgt, forced, best),
         forced=len(prefix_ids),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedTranslation:
+    """One translation with the attention and the log-probabilities (target tokens and eos, V) of a forced pass."""
+
+    src: Side
+    tgt: Side
+    finished: bool
+    attention: AttentionWeights
+    log_probs: Float[Tensor, "T1 V"]
+
+
+def observe_translation(trained: TrainedModel, text: str) -> ObservedTranslation:
+    """Translate a text by beam search, and pass the translation through the model. Errors are those of `inspect_text`.
+
+    This is the part of an inspection that takes less than a second.
+    """
+    model, tokenizers = trained.model, trained.tokenizers
+    src = _source_side(text, model, tokenizers.src)
+    batch = pair_batch([src.ids], (), model.device)
+    settings = replace(trained.config.inference, n_best=1, **WITHOUT_SAMPLING)
+    best = beam_search(_RereadableModel(model), batch.src_ids, batch.src_lengths, settings)[0][0]
+    forced = _forced_pass(model, src.ids, best.ids)
+    tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
+    return ObservedTranslation(src, tgt, best.finished, forced.attention, forced.log_probs)
+
+
+def trace_text(trained: TrainedModel, text: str, settings: InferenceSettings) -> tuple[BeamNode, ...]:
+    """The tree of the beam search of a text. Errors are those of `inspect_text`."""
+    src = _source_side(text, trained.model, trained.tokenizers.src)
+    settings = replace(settings, n_best=1, **WITHOUT_SAMPLING)
+    return trace_search(_RereadableModel(trained.model), src.ids, settings, trained.tokenizers.tgt)[1]
 
 
 def _n_best(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> tuple[RankedTranslation, ...]:

@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dragoman.model.transformer import AttentionWeights
-from dragoman.visualization.inspection.inspection import ATTENTION_KINDS, AttentionKind, HeadFacts, PackedAttention
+from dragoman.visualization.inspection.inspection import (
+    ATTENTION_KINDS,
+    END,
+    START,
+    AttentionKind,
+    HeadFacts,
+    PackedAttention,
+)
 
 MOST_TOKENS_WITH_HEADS = 200
 """With more tokens on a side, a page only shows the mean of the heads."""
-
-START, END = "<s>", "</s>"
 
 
 def collect_weights(

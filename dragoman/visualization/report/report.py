@@ -24,7 +24,7 @@ from dragoman.text.surrogates import replace_surrogates
 from dragoman.visualization.report.inline import inline_svg
 from dragoman.visualization.report.report_sentences import ReportSentence, choose_sentences, clip_text
 from dragoman.visualization.report.run_facts import RunFacts, read_run
-from dragoman.visualization.report.run_figures import plot_lengths, plot_run
+from dragoman.visualization.report.run_figures import draw_lengths, draw_run
 from dragoman.visualization.report.word_weights import Alignment
 
 REPORT = "report.html"
@@ -126,9 +126,9 @@ def _charts(facts: RunFacts) -> dict[str, Markup]:
     """The figures as elements, each in a wide and a narrow version of which the style shows one. No data, no figure."""
     charts: dict[str, Markup] = {}
     sides = facts.card.src_lang or "source", facts.card.tgt_lang or "target"
-    lengths = partial(plot_lengths, facts.src_lengths, facts.tgt_lengths, *sides)
+    lengths = partial(draw_lengths, facts.src_lengths, facts.tgt_lengths, *sides)
     for name, draw, text in (
-        ("curves", partial(plot_run, facts.log), "Training curves by step"),
+        ("curves", partial(draw_run, facts.log), "Training curves by step"),
         ("lengths", lengths, "Histograms of sentence lengths"),
     ):
         for kind, columns in (("wide", 2), ("narrow", 1)):

@@ -1,10 +1,15 @@
 """Figures of a run for its report: training curves and sentence lengths."""
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from dragoman.errors import DataError
+from dragoman.visualization.arguments import wrong_type
 from dragoman.visualization.figures.figure import COLORS, count_steps, drawing_style, new_figure
 from dragoman.visualization.report.inline import PAGE_STYLE
-from dragoman.visualization.report.run_facts import LengthHistogram, Points, TrainingLog
+from dragoman.visualization.report.run_facts import LengthHistogram, Points, TrainingLog, read_log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +27,41 @@ _PANELS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 _WIDTH, _NARROW = 9.2, 4.4
 
 
-def plot_run(log: TrainingLog, columns: int = 2) -> "Figure | None":
+def plot_run(run: str | os.PathLike[str]) -> "Figure":
+    """Plot loss, perplexity, scores, learning rate and speed of a run over the steps, as its report shows them.
+
+    Parameters
+    ----------
+    run : Run, str or Path
+        The run, or its folder.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If `run` is no folder's name.
+    DataError
+        If the folder does not exist, or if nothing has been logged yet.
+
+    Examples
+    --------
+    >>> plot_run("run")
+    """
+    if not isinstance(run, str | os.PathLike):
+        raise wrong_type("run", "a run or the name of its folder", run)
+    folder = Path(run)
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder. Name the folder of a run, which `dragoman.train` has written.")
+    figure = draw_run(read_log(folder / "log.jsonl"), style={})
+    if figure is None:
+        raise DataError(f"{folder} has logged nothing yet. Train some steps first.")
+    return figure
+
+
+def draw_run(log: TrainingLog, columns: int = 2, style: Mapping[str, Any] = PAGE_STYLE) -> "Figure | None":
     """Plot the curves of a log, one panel per quantity. None if the log is empty. One column fits a phone."""
     drawn = []
     for title, lines in _PANELS:
@@ -33,7 +72,7 @@ def plot_run(log: TrainingLog, columns: int = 2) -> "Figure | None":
         return None
     columns = min(columns, len(drawn))
     rows = -(-len(drawn) // columns)
-    with drawing_style(PAGE_STYLE):
+    with drawing_style(style):
         figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.3 * rows, rows, columns)
         for place, (title, panel) in zip(axes, drawn, strict=False):
             _draw(place, title, panel)
@@ -77,7 +116,7 @@ def _mark_powers(axes: "Axes", values: list[float]) -> None:
     axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
-def plot_lengths(
+def draw_lengths(
     src: LengthHistogram | None, tgt: LengthHistogram | None, src_name: str, tgt_name: str, columns: int = 2
 ) -> "Figure | None":
     """Plot histograms of the training pairs by tokens, for source and target. None without data."""

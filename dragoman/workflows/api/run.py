@@ -146,13 +146,9 @@ class Run(os.PathLike[str]):
         DataError
             If nothing has been logged yet.
         """
-        from dragoman.visualization.report.run_facts import read_log
         from dragoman.visualization.report.run_figures import plot_run
 
-        figure = plot_run(read_log(self.path / "log.jsonl"))
-        if figure is None:
-            raise DataError(f"{self.path} has logged nothing yet. Train some steps first.")
-        return figure
+        return plot_run(self.path)
 
     @property
     def report(self) -> RunReport:

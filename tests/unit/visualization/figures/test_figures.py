@@ -16,7 +16,7 @@ from dragoman.model.parameters import parameter_table
 from dragoman.model.transformer import Transformer
 from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.training.step.schedule import learning_rate
-from dragoman.visualization.figures.attention_figure import plot_heads
+from dragoman.visualization.figures.attention_figures import plot_heads
 from dragoman.visualization.figures.figure import png_of, svg_of
 from dragoman.visualization.inspection.inspection import Inspection, PackedAttention, Side
 from dragoman.visualization.inspection.weights import encode_weights
@@ -35,7 +35,7 @@ def test_encodings_match_the_model() -> None:
     np.testing.assert_array_equal(image_of(figure.axes[0]), sinusoidal_positions(30, 16).numpy())
     curves = visualization.plot_encoding_curves((2, 3), 30, 16).axes[0].lines
     np.testing.assert_array_equal(curves[1].get_ydata(), sinusoidal_positions(30, 16)[:, 3].numpy())
-    with pytest.raises(ValueError, match="below 16"):
+    with pytest.raises(ConfigError, match="`dimensions` must be at most 15, but is 16"):
         visualization.plot_encoding_curves((16,), 30, 16)
 
 
@@ -44,7 +44,7 @@ def test_masks_hide_padding_and_later_positions() -> None:
     assert image_of(source).tolist() == [[1, 1, 0], [1, 1, 0], [2, 2, 2]]
     assert image_of(target).tolist() == np.tril(np.ones((4, 4))).tolist()
     assert image_of(both).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [2, 2, 2, 2]]
-    with pytest.raises(ValueError, match="src_length must be from 1 to 1"):
+    with pytest.raises(ConfigError, match="`src_length` must be at most 1, but is 2"):
         visualization.plot_masks(["a"], ["b"], 2, 1)
 
 
@@ -80,7 +80,7 @@ def test_both_heads_share_one_colour_scale() -> None:
     np.testing.assert_allclose(image_of(axes[1]), second)
     assert axes[0].images[0].get_clim() == axes[1].images[0].get_clim() == (0, 1)
     assert [text.get_text() for text in axes[0].get_xticklabels()] == ["k1", "k2"]
-    with pytest.raises(ValueError, match=r"must have the shape \(queries, keys\) = \(1, 3\)"):
+    with pytest.raises(ConfigError, match=r"`untrained` must have the shape 1 x 3 \(`queries` x `keys`\)"):
         visualization.plot_untrained_and_trained(first, second, ["q"], ["a", "b", "c"])
 
 

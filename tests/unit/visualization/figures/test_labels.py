@@ -9,7 +9,7 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from dragoman.visualization import plot_masks
-from dragoman.visualization.figures import labels, untrained_and_trained
+from dragoman.visualization.figures import attention_figures, labels
 from dragoman.visualization.figures.figure import png_of
 from dragoman.visualization.figures.labels import readable_labels
 
@@ -51,7 +51,7 @@ def drawn_without_complaint(words: list[str]) -> None:
     weights = torch.full((len(words), len(words)), 1 / len(words))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        png_of(untrained_and_trained.plot_untrained_and_trained(weights, weights, words, words))
+        png_of(attention_figures.plot_untrained_and_trained(weights, weights, words, words))
 
 
 def test_latin_and_cyrillic_are_drawn_unchanged(only_our_fonts: None) -> None:
@@ -66,7 +66,7 @@ def test_words_without_a_font_are_spelled_with_a_note(only_our_fonts: None) -> N
     assert found.note.startswith("No installed font has CJK, Hiragana, Telugu.")
     drawn_without_complaint([JAPANESE, TELUGU, "日本", LATIN, CYRILLIC])
     weights = torch.eye(2)
-    figure = untrained_and_trained.plot_untrained_and_trained(weights, weights, [TELUGU, "a"], ["b", "c"])
+    figure = attention_figures.plot_untrained_and_trained(weights, weights, [TELUGU, "a"], ["b", "c"])
     assert "No installed font has Telugu" in figure.get_supxlabel()
 
 

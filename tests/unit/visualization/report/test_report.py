@@ -31,7 +31,7 @@ from dragoman.visualization.report.report_sentences import (
     shade_level,
 )
 from dragoman.visualization.report.run_facts import TrainingLog, open_stored_part, read_log, read_run
-from dragoman.visualization.report.run_figures import plot_lengths, plot_run
+from dragoman.visualization.report.run_figures import draw_lengths, draw_run
 from dragoman.visualization.report.word_weights import WordWeights, cross_attention_of
 
 HOSTILE = [
@@ -273,8 +273,8 @@ def test_complete_lines_of_a_truncated_log_are_read(tmp_path: Path) -> None:
     assert log.validation == {"loss": ((10.0, 3.0),), "chrf": ((10.0, 20.5),)}
     assert log.findings == ((20, "All the same."),)
     assert read_log(tmp_path / "nothing") == TrainingLog({}, {})
-    assert len(plot_run(log).axes[0].lines) == 2
-    assert plot_run(TrainingLog()) is None
+    assert len(draw_run(log).axes[0].lines) == 2
+    assert draw_run(TrainingLog()) is None
 
 
 def test_histograms_count_every_pair(run: Path) -> None:
@@ -283,13 +283,13 @@ def test_histograms_count_every_pair(run: Path) -> None:
         assert sum(lengths.counts) == len(store) == facts.card.train_pairs
         assert lengths.mean == pytest.approx(values.mean())
         assert len(lengths.counts) <= 32
-    assert plot_lengths(None, None, "a", "b") is None
+    assert draw_lengths(None, None, "a", "b") is None
     assert facts.cleaning[0][0] == "read"
     assert facts.cleaning[0][1] == sum(count for name, count, _ in facts.cleaning[1:])
 
 
 def test_figures_use_the_pages_colours_and_no_style(run: Path) -> None:
-    figure = plot_run(read_run(run).log)
+    figure = draw_run(read_run(run).log)
     drawn = inline_svg(figure, "one", "what it is")
     assert drawn.startswith('<svg class="chart" role="img" aria-label="what it is" viewBox=')
     assert "style" not in drawn

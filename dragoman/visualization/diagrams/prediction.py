@@ -1,0 +1,126 @@
+"""Diagram of the way from the decoder's states to the next token."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dragoman.errors import ConfigError
+from dragoman.visualization.arguments import check_count, check_text
+from dragoman.visualization.diagrams.architecture import AnyArchitecture, Architecture, architecture_of
+from dragoman.visualization.diagrams.drawing import INK, SOFT, Drawing, Tower, fitting_points
+from dragoman.visualization.diagrams.sublayers import add_output
+from dragoman.visualization.figures.figure import COLORS, drawing_style
+from dragoman.visualization.figures.labels import readable_labels
+from dragoman.visualization.inspection.inspection import START
+from dragoman.visualization.models import trained_model_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dragoman.model.trained import TrainedModel
+
+_SHOWN = 7
+_NARROW, _WIDE = 4.4, 7.8
+_PANEL, _BARS, _LONGEST_BAR, _STEP = 3.7, 5.4, 1.3, 0.25
+_LONGEST_NOTE = 90
+
+
+def plot_next_token(model: AnyArchitecture, text: str | None = None, position: int = 1) -> "Figure":
+    """Plot how the decoder's states become a token: projection to the vocabulary, softmax, choice.
+
+    Parameters
+    ----------
+    model : Transformer, Translator, TrainedModel or ModelSettings
+        The model, or its settings. With `text`, a translator.
+    text : str, optional
+        A text to translate. The most probable tokens of one position are then drawn, with their probabilities.
+    position : int
+        The position in the translation of `text`, counted from 1.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If `model` is something else or an ensemble, or if the translation has no such position.
+    DataError
+        If `text` is empty or too long.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention Is All You Need", section 3.4.
+    """
+    one = architecture_of(model)
+    position = check_count("position", position)
+    example = None if text is None else _distribution(trained_model_of(model), check_text("text", text), position)
+    with drawing_style():
+        drawing = Drawing(_NARROW if example is None else _WIDE)
+        tower = Tower(drawing, 1.75, 0.22, 2.3)
+        drawing.label((tower.x, 0.12), f"states of the decoder  {one.shape('B', 'T', 'D')}", "center", 8.5, INK)
+        softmax = add_output(tower, one, is_last=example is None)
+        if example is not None:
+            drawing.arrow((softmax.right, softmax.y), (_PANEL, softmax.y))
+            drawing.label(((softmax.right + _PANEL) / 2, softmax.y + 0.12), f"position {position}", "center")
+            _draw_bars(drawing, example, softmax.y)
+        _describe(drawing, one, example)
+        return drawing.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Distribution:
+    """The most probable tokens of one position, and the token of the translation there."""
+
+    source: tuple[str, ...]
+    before: tuple[str, ...]
+    tokens: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    chosen: int
+
+
+def _distribution(trained: "TrainedModel", text: str, position: int) -> _Distribution:
+    from dragoman.text.tokenization.tokenizer import EOS_ID
+    from dragoman.visualization.inspection.inspector import observe_translation
+
+    seen = observe_translation(trained, text)
+    ids = (*seen.tgt.ids, EOS_ID) if seen.finished else seen.tgt.ids
+    if position > len(ids):
+        raise ConfigError(f"`position` must be at most {len(ids)}, the tokens of this translation, but is {position}.")
+    chosen = ids[position - 1]
+    probabilities = seen.log_probs[position - 1].exp()
+    best = probabilities.topk(min(_SHOWN, probabilities.numel())).indices.tolist()
+    shown = best if chosen in best else [*best[:-1], chosen]
+    tokens = tuple(trained.tokenizers.tgt.tokens(shown))
+    before = seen.tgt.tokens[: position - 1]
+    return _Distribution(seen.src.tokens, before, tokens, tuple(probabilities[shown].tolist()), shown.index(chosen))
+
+
+def _draw_bars(drawing: Drawing, example: _Distribution, middle: float) -> None:
+    """Draw the probabilities as bars in a panel at the right, around a height."""
+    from matplotlib.patches import Rectangle
+
+    names = readable_labels(example.tokens)
+    high = max(middle + 0.6, 0.2 + _STEP * len(names.texts))
+    drawing.frame(_PANEL, _WIDE - 0.1, high - _STEP * len(names.texts) - 0.05, high + 0.05)
+    for row, (name, probability) in enumerate(zip(names.texts, example.probabilities, strict=True)):
+        y, is_chosen = high - (row + 0.5) * _STEP, row == example.chosen
+        size = max(0.01, probability * _LONGEST_BAR), 0.17
+        bar = Rectangle((_BARS, y - 0.085), *size, facecolor=COLORS[1] if is_chosen else "#a8a8a8")
+        drawing.axes.add_patch(bar)
+        points = fitting_points(name, 8.5, _BARS - _PANEL - 0.2)
+        drawing.label((_BARS - 0.08, y), name, "right", points, INK, names.fonts)
+        text = f"{probability:.1%}" + (", chosen" if is_chosen else "")
+        drawing.label((_BARS + 0.06 + size[0], y), text, color=INK if is_chosen else SOFT)
+
+
+def _describe(drawing: Drawing, one: Architecture, example: _Distribution | None) -> None:
+    """The title, and below it the texts of the example. Of a long text, the end is written."""
+    rows = {} if example is None else {"Source": example.source, "Translation so far": (START, *example.before)}
+    labels = readable_labels(token for tokens in rows.values() for token in tokens)
+    rest, lines = list(labels.texts), []
+    for name, tokens in rows.items():
+        text = " ".join(rest[: len(tokens)])
+        rest = rest[len(tokens) :]
+        lines.append(f"{name}: {text if len(text) <= _LONGEST_NOTE else '…' + text[-_LONGEST_NOTE:]}")
+    notes = "\n".join(lines) or one.shared_text()
+    drawing.title("From the states of the decoder to the next token", notes, fonts=labels.fonts)

@@ -1,0 +1,54 @@
+"""Which model a figure shows: a `Transformer`, or the model of a translator. Raises ConfigError for anything else."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from dragoman.errors import ConfigError
+from dragoman.visualization.arguments import wrong_type
+
+if TYPE_CHECKING:
+    from dragoman.inference.translator import Translator
+    from dragoman.model.trained import TrainedModel
+    from dragoman.model.transformer import Transformer
+
+OneTranslator: TypeAlias = "Translator | TrainedModel"
+"""A translator, or one model of an ensemble."""
+
+
+def transformer_of(model: object) -> "Transformer":
+    """The Transformer that is given, or that translates."""
+    from dragoman.inference.translator import Translator
+    from dragoman.model.trained import TrainedModel
+    from dragoman.model.transformer import Transformer
+
+    if isinstance(model, Transformer):
+        return model
+    if not isinstance(model, Translator | TrainedModel):
+        expected = "a Transformer, a translator or ModelSettings"
+        raise wrong_type("model", expected, model, "Load a translator with `dragoman.load`.")
+    return trained_model_of(model).model
+
+
+def trained_model_of(translator: object) -> "TrainedModel":
+    """The model of a translator, with its tokenizers, and with the translator's settings of the search.
+
+    An ensemble has several models, of which the caller chooses one.
+    """
+    from dragoman.inference.translator import Translator
+    from dragoman.model.trained import TrainedModel
+
+    if isinstance(translator, TrainedModel):
+        return translator
+    if not isinstance(translator, Translator):
+        raise wrong_type("translator", "a translator", translator, "Load one with `dragoman.load`.")
+    models = translator.trained_models
+    if len(models) > 1:
+        raise ConfigError(
+            f"`translator` is an ensemble of {len(models)} models. Give one, such as `translator.trained_models[0]`."
+        )
+    if not models:
+        raise ConfigError(
+            "`translator` was made from a model in memory, without its settings. "
+            "Load one with `dragoman.load`, or make it with `Translator.from_trained`."
+        )
+    return replace(models[0], config=replace(models[0].config, inference=translator.settings))
