@@ -35,7 +35,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, PAD_ID, TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
-from dragoman.training.run.log import RunLog
+from dragoman.training.run.log import LogLines, RunLog
 from dragoman.training.session import TrainingSession
 from dragoman.training.trainer import choose_mean, fit
 
@@ -158,7 +158,7 @@ def train(trained: TrainedModel, corpus: Corpus, folder: Path) -> None:
     train_pairs, dev_pairs = (_encoded(trained.tokenizers, *texts[part]) for part in ("train", "val"))
     score = GreedyScore(trained.tokenizers, trained.config, *texts["val"])
     folder.mkdir(parents=True, exist_ok=True)
-    log = RunLog(folder, sys.stderr)
+    log = RunLog(folder, LogLines(sys.stderr))
     session = TrainingSession(RunFolder(folder), trained, train_pairs, dev_pairs, score, log)
     try:
         log.say(f"Stopped: {fit(session)}.")

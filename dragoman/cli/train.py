@@ -128,6 +128,7 @@ class _TrainingProgress(TerminalProgress):
     """Prints the table of cleaning to stderr, and scores to stdout."""
 
     def result(self, part: object) -> None:
+        super().result(part)
         match part:
             case PairCounts():
                 _print_counts(part)

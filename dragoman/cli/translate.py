@@ -31,7 +31,7 @@ from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
 from dragoman.text.lines import open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
 from dragoman.workflows.models import ENGINES, LoadedModel, load_model
-from dragoman.workflows.progress import TerminalProgress
+from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _PIECE_LINES = 5000
 
@@ -87,7 +87,9 @@ def run(arguments: Sequence[str]) -> int:
             output = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
             files.enter_context(notes)  # prints its counts before the output is closed or kept in part
             windows = translate_windows(source, model, notes, wanted)
-            _write_windows(windows, output, write, terms, options)
+            progress = TerminalProgress() if options.output and sys.stderr.isatty() else QUIET
+            with progress.counting("translating", unit="lines"):
+                _write_windows(windows, output, write, terms, options)
     return 0
 
 

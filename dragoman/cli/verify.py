@@ -74,6 +74,7 @@ class _Rows(TerminalProgress):
         self._has_head = False
 
     def result(self, part: Any) -> None:
+        super().result(part)
         if not self._has_head:
             print(f"{'translated':<24}{'beam':>5}{'same':>9}{'ties':>7}{'different':>11}{'log_prob':>11}")
             self._has_head = True

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
+from dragoman.counting import count_share, is_counting
 from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search, stream_beam_search
 from dragoman.inference.search.sampling import sample
@@ -42,12 +43,13 @@ class StepSearch:
         rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
         workers = num_search_threads(self._model.device)
         batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
+        watch = (lambda done: count_share(done / len(batches))) if is_counting() else None
 
         def search(batch: list[int]) -> list[list[Hypothesis]]:
             return self._search_batch([sources[place] for place in batch], settings)
 
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch, answers in zip(batches, map_in_threads(search, batches, workers), strict=True):
+        for batch, answers in zip(batches, map_in_threads(search, batches, workers, watch=watch), strict=True):
             for place, hypotheses in zip(batch, answers, strict=True):
                 found[place] = hypotheses
         return found
@@ -100,9 +102,14 @@ class CompiledSearch:
         if not weights.is_finite:  # compiled code assumes that no number is NaN
             return StepSearch(FastModel(self._model, weights.precision))(sources, settings)
         waiting = Waiting(sources, settings, self._max_length, weights.vocab_sizes)
-        workers = max(1, min(num_search_threads(self._model.device), len(waiting)))
+        count = len(waiting)
+        workers = max(1, min(num_search_threads(self._model.device), count))
         map_in_threads(
-            lambda _: search_all(weights, waiting, settings, workers), range(workers), workers, give_up=waiting.give_up
+            lambda _: search_all(weights, waiting, settings, workers),
+            range(workers),
+            workers,
+            give_up=waiting.give_up,
+            watch=(lambda _: count_share(1 - len(waiting) / count)) if is_counting() else None,
         )
         return waiting.found
 

@@ -10,6 +10,7 @@ from dragoman.bundle import resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import SettingValue, did_you_mean
 from dragoman.config.history import RENAMED
+from dragoman.counting import count_items, counting, start_window
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.options import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, Preserve
@@ -230,9 +231,10 @@ class Translator:
             If `texts` is a single string, if a setting is wrong, or if `protect` or `terms` need an aligner and the
             translator has none.
         """
-        inputs = _without_markers(_check_texts(texts))
+        inputs = _check_texts(texts)
         options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
-        return [one.text for one in self._translate(inputs, options)]
+        with counting("translating", total=len(inputs)):
+            return [one.text for one in self._translate(_without_markers(inputs), options)]
 
     def translate_marked(
         self,
@@ -299,7 +301,8 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must have one entry per text ({len(texts)}), but has {len(prefixes)}.")
         options = self._options(preserve, details, overrides)
-        return list(self._translate(_without_markers(texts, prefixes or repeat(""), first_number), options))
+        with counting("translating", total=len(texts)):
+            return list(self._translate(_without_markers(texts, prefixes or repeat(""), first_number), options))
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: SettingValue
@@ -394,11 +397,13 @@ class Translator:
         search, settings, rest = self._search, options.settings, iter(texts)
         retries_capitals = _retries_capitals(settings)
         while window := list(islice(rest, window_texts)):
+            start_window(len(window))
             answers = translate_preserving(search, window, options)
             if retries_capitals:
                 answers = retry_all_caps(search, window, answers, options)
             if options.details.alignment and search.aligner:
                 answers = search.aligner.add_alignments(answers)
+            count_items(len(window))
             yield from (answer.translation for answer in answers)
 
 

@@ -6,7 +6,7 @@ if another process needs one of the cores, because each operation waits for its 
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
@@ -15,6 +15,7 @@ from dragoman.devices.threads import compute_on_one_thread, restore_num_threads
 
 Item = TypeVar("Item")
 TaskResult = TypeVar("TaskResult")
+_WATCH_SECONDS = 0.2
 
 
 def num_search_threads(device: torch.device) -> int:
@@ -27,18 +28,30 @@ def map_in_threads(
     items: Sequence[Item],
     workers: int,
     give_up: Callable[[], None] | None = None,
+    watch: Callable[[int], None] | None = None,
 ) -> list[TaskResult]:
     """Apply `work` to every item, in up to `workers` threads, and return the results in order.
 
     After an exception, or an interrupt of the calling thread, no further item is started. The exception is raised when
-    the running items have ended. `give_up` is called first, to let them end early.
+    the running items have ended. `give_up` is called first, to let them end early. `watch` is called with the number of
+    finished items, several times a second.
     """
     workers = min(workers, len(items))
     if workers <= 1:
-        return [work(item) for item in items]
+        results = []
+        for item in items:
+            results.append(work(item))
+            if watch:
+                watch(len(results))
+        return results
     with restore_num_threads(), ThreadPoolExecutor(workers, "translate", compute_on_one_thread) as pool:
         pending = [pool.submit(work, item) for item in items]
         try:
+            while watch:
+                done, unfinished = wait(pending, _WATCH_SECONDS, FIRST_EXCEPTION)
+                if not unfinished or any(one.exception() for one in done):
+                    break
+                watch(len(done))
             return [one.result() for one in pending]
         except BaseException:
             if give_up is not None:

@@ -142,4 +142,5 @@ def _translate(path: str, test: EvaluationTexts, request: ComparisonRequest, pro
     if request.check_languages:
         languages = {"src_lang": model.src_lang, "tgt_lang": model.tgt_lang}
         check_test_languages(replace(test, **languages), request.src, request.ref, progress)
-    return _Output(model.translator.translate(test.sources, **model.overrides), model.tgt_lang)
+    with progress.counting(f"translating with {path}", len(test.sources)):
+        return _Output(model.translator.translate(test.sources, **model.overrides), model.tgt_lang)

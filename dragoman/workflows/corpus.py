@@ -64,7 +64,8 @@ def check_files(files: CorpusFiles, progress: Progress = QUIET) -> Examination:
     languages = corpus.src_lang, corpus.tgt_lang
     parts = {"dev": files.dev, "test": files.test}
     held_out = {name: _open(f"`--{name}`", part, languages, files.layout) for name, part in parts.items() if part}
-    return examine(corpus, held_out, progress.note)
+    with progress.counting("reading", unit="pairs"):
+        return examine(corpus, held_out, progress.note)
 
 
 def _open(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:

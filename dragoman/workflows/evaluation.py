@@ -160,7 +160,8 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         if request.check_languages:
             check_test_languages(test, request.src, request.ref, progress)
         translate = partial(model.translator.translate, **model.overrides)
-        hypotheses = model.translator.translate(test.sources, **model.overrides)
+        with progress.counting("translating", len(test.sources)):
+            hypotheses = model.translator.translate(test.sources, **model.overrides)
         if request.checklist:
             findings = check_phenomena(test.sources, test.references, hypotheses, translate, *languages)
     score = partial(score_outputs, tokenize=request.tokenize or tokenizer_for(test.tgt_lang), intervals=True)

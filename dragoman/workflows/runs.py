@@ -115,7 +115,8 @@ def _translate_test(run_folder: Path, trained: "TrainedModel", progress: Progres
         if store := open_stored_part(run_folder, part):
             sources, references = store.texts()
             translator = Translator.from_trained([trained])
-            outputs = translator.translate(sources)
+            with progress.counting(f"translating the {name} data", len(sources)):
+                outputs = translator.translate(sources)
             bleu = all_metrics(tokenizer_for(trained.config.data.tgt_lang))[0]
             warnings = warnings_about(counts_of(bleu, outputs, references), outputs, references)
             alignment = cross_attention_of(trained)

@@ -26,7 +26,7 @@ CELLS = {
         batch = dragoman.Batch(src, torch.tensor([3]), tgt, torch.tensor([3]))
         model.trace(batch)""",
     "mask": 'dragoman.visualization.plot_masks(["a", "b", "</s>", "<pad>"], ["<s>", "c", "d"], 3, 3)',
-    "train": f'run = dragoman.train(src="text.en", tgt="text.de", out="run", max_steps=4, {SIZES}); run',
+    "train": f'run = dragoman.train("text.en", "text.de", "run", max_steps=4, log_every_steps=1, {SIZES}); run',
     "curves": "run.plot()",
     "translate": 'translator = run.translator("cpu"); translator("Where is the station?")',
     "inspect": 'dragoman.inspect(translator, "Where is the station?")',
@@ -78,6 +78,15 @@ def shown(outputs: list[Any]) -> dict[str, str]:
 def test_a_result_displays_itself(outputs: dict[str, list[Any]], name: str, words: list[str]) -> None:
     page = shown(outputs[name])["text/html"]
     assert [word for word in words if word not in page] == []
+
+
+def test_training_updates_one_display_with_its_figures_and_curve(outputs: dict[str, list[Any]]) -> None:
+    live, result = outputs["train"]
+    assert (live.output_type, result.output_type) == ("display_data", "execute_result")
+    page = live.data["text/html"]
+    for words in ("step 4 ", "tokens/s", "validation after step 4: perplexity", "<polyline", "<circle", "Stopped: "):
+        assert words in page
+    assert live.data["text/plain"].startswith("Stopped: train.max_steps = 4 reached.")
 
 
 @pytest.mark.parametrize("name", ["mask", "curves"])

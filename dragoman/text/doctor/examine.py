@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config.recipes import CorpusSize
+from dragoman.counting import count_items
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.corpus import Corpus
@@ -94,6 +95,7 @@ def check_corpus(
         tallies.add(chunk)
         counter.add(chunk)
         sample.add(chunk)
+        count_items(len(chunk))
     if with_languages:
         _check_languages(corpus, sample, note)
     _raise_or_note(corpus, repeated_side(sample.pairs), note)
@@ -210,6 +212,7 @@ class _Pass:
             for overlap in self._overlaps.values():
                 overlap.add(sources)
             self.sample.add(chunk)
+            count_items(len(chunk))
 
     def repeats(self) -> Iterator[CorpusFinding]:
         if self._repeated.count:

@@ -1,9 +1,9 @@
-"""The log of a run: log.jsonl for programs, lines for people, and TensorBoard if it is installed."""
+"""The log of a run: log.jsonl for programs, a display for people, and TensorBoard if it is installed."""
 
 import errno
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,19 +14,71 @@ from dragoman.training.run.tensorboard import Board
 _LARGE_PERPLEXITY = 1e6
 
 
-class RunLog:
-    """Appends events to RUN/log.jsonl and, if `stream` is set, reports them there.
+class LogDisplay:
+    """Shows the log of a run to people. This class shows nothing; override the methods that you need."""
 
-    On a terminal the progress line is overwritten in place. Elsewhere every report is a line. In a run of several
-    processes only one `speaks`. The logs of the others write nothing.
+    def say(self, text: str) -> None:
+        """Show a line."""
+
+    def progress(self, event: Mapping[str, Any], seconds_left: float | None, text: str) -> None:
+        """Show the progress of training: its record, the time that is left if known, and both as a line."""
+        self.say(text)
+
+    def validation(self, event: Mapping[str, Any], text: str) -> None:
+        """Show a validation: its record, and the same as a line."""
+        self.say(text)
+
+    def close(self) -> None:
+        """End the display."""
+
+
+class LogLines(LogDisplay):
+    """Prints lines to a stream. On a terminal the progress line is overwritten in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._live = stream.isatty()
+        self._pending = False
+
+    def say(self, text: str) -> None:
+        """Print a line below the progress line."""
+        self.close()
+        self._print(text + "\n")
+
+    def progress(self, event: Mapping[str, Any], seconds_left: float | None, text: str) -> None:
+        """Print a progress line, over the last one if possible."""
+        if self._live:
+            self._print(f"\r\033[K{text}")
+            self._pending = True
+        else:
+            self.say(text)
+
+    def close(self) -> None:
+        """End the progress line."""
+        if self._pending:
+            self._print("\n")
+            self._pending = False
+
+    def _print(self, text: str) -> None:
+        """Print to the stream. Training continues even if the terminal was closed."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+
+
+class RunLog:
+    """Appends events to RUN/log.jsonl and shows them.
+
+    In a run of several processes only one `speaks`. The logs of the others write nothing.
     """
 
-    def __init__(self, folder: Path, stream: TextIO | None = None, speaks: bool = True) -> None:
+    def __init__(self, folder: Path, display: LogDisplay | None = None, speaks: bool = True) -> None:
         self._speaks = speaks
         self._path = folder / "log.jsonl"
-        self._stream = stream
-        self._live = stream is not None and stream.isatty()
-        self._pending = False
+        self._display = display if display is not None and speaks else LogDisplay()
         self._board: Board | None = None
         if speaks and Board.is_installed():
             with self._drop_board_on_error():
@@ -42,10 +94,7 @@ class RunLog:
 
     def say(self, text: str) -> None:
         """Report a line to people only."""
-        if not self._speaks:
-            return
-        self._end_live_line()
-        self._print(text + "\n")
+        self._display.say(text)
 
     def finding(self, step: int, name: str, text: str) -> None:
         """Log a problem of the run, by its short name and in words."""
@@ -61,22 +110,18 @@ class RunLog:
             f"perplexity {_perplexity_text(event['perplexity'])}  rate {event['learning_rate']:.2e}  "
             f"{event['tokens_per_second']:6.0f} tokens/s{left}"
         )
-        if self._live and self._speaks:
-            self._print(f"\r\033[K{text}")
-            self._pending = True
-        else:
-            self.say(text)
+        self._display.progress(event, seconds_left, text)
 
     def validation(self, event: dict[str, Any], best: bool) -> None:
         """Log a validation. `event` has step, loss, perplexity and the metrics."""
         self._append({"event": "validation", **event})
         parts = [f"validation after step {event['step']}: perplexity {_perplexity_text(event['perplexity']).strip()}"]
         parts += [f"{name} {event[name]:.2f}" for name in ("bleu", "chrf") if name in event]
-        self.say("  ".join([*parts, "best so far"] if best else parts))
+        self._display.validation(event, "  ".join([*parts, "best so far"] if best else parts))
 
     def close(self) -> None:
-        """End the progress line and close the files."""
-        self._end_live_line()
+        """End the display and close the files."""
+        self._display.close()
         if self._board is not None:
             self._board.close()
 
@@ -99,22 +144,6 @@ class RunLog:
         except OSError as error:
             self._board = None
             self.say(f"TensorBoard's file could not be written, so no more curves go there: {error.strerror}.")
-
-    def _end_live_line(self) -> None:
-        if self._pending:
-            self._print("\n")
-            self._pending = False
-
-    def _print(self, text: str) -> None:
-        """Print a line for people. Training continues even if their terminal was closed."""
-        if self._stream is None:
-            return
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
 
 
 def perplexity(nll: float) -> float:

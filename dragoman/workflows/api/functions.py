@@ -1,7 +1,7 @@
 """The functions of ``import dragoman``: what the commands do, with Python arguments and records as results.
 
 Each function turns its arguments into the record of a workflow, and calls the workflow. Checks and errors are those of
-the command line. Progress is printed on standard error.
+the command line. Progress is printed on standard error. In a notebook, it is a display that is updated in place.
 """
 
 import os
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dragoman.errors import ConfigError, ModelError
 from dragoman.workflows.api.keywords import overrides_of_keywords
+from dragoman.workflows.api.notebook import default_progress, show_counts_in_notebooks
 from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.corpus import CorpusFiles, check_files
 from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
 from dragoman.workflows.models import ModelRequest
-from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.training.settings import RunRequest
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def train(
     request = _run_request({"src": src, "tgt": tgt, "data": data, **settings}, config)
     if out is not None:
         request = replace(request, out=Path(out))
-    return train_in(replace(request, out=request.folder), TerminalProgress())
+    return train_in(replace(request, out=request.folder), default_progress())
 
 
 def plan(
@@ -112,7 +112,7 @@ def plan(
     """
     from dragoman.workflows.training.planning import plan_run
 
-    return plan_run(_run_request({"src": src, "tgt": tgt, "data": data, **settings}, config), TerminalProgress())
+    return plan_run(_run_request({"src": src, "tgt": tgt, "data": data, **settings}, config), default_progress())
 
 
 def _run_request(settings: Mapping[str, object], config: PathName | Sequence[PathName]) -> RunRequest:
@@ -156,6 +156,7 @@ def load(model: PathName | Run, *models: PathName | Run, device: str = "auto") -
     """
     from dragoman.inference.translator import Translator
 
+    show_counts_in_notebooks()
     return Translator.load_ensemble([_folder_of(each) for each in (model, *models)], device)
 
 
@@ -173,7 +174,7 @@ def _folder_of(model: PathName | Run) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "models"
     folder = cache / name.replace("/", "--")
     if not folder.exists():
-        import_model(name, folder, TerminalProgress())
+        import_model(name, folder, default_progress())
     return folder
 
 
@@ -212,7 +213,7 @@ def evaluate(
         As the command `dragoman evaluate`.
     """
     request = EvaluationRequest(str(ref), str(src), model=_model_request(model, settings), checklist=checklist)
-    return evaluate_test(replace(request, train=tuple(map(str, train))), TerminalProgress())
+    return evaluate_test(replace(request, train=tuple(map(str, train))), default_progress())
 
 
 def compare(a: PathName | Run, b: PathName | Run, src: PathName, ref: PathName, **settings: object) -> "Comparison":
@@ -239,7 +240,7 @@ def compare(a: PathName | Run, b: PathName | Run, src: PathName, ref: PathName, 
     """
     models = ModelRequest(overrides=overrides_of_keywords(settings, ("inference",)))
     request = ComparisonRequest(str(Path(a)), str(Path(b)), str(src), str(ref), models)
-    return compare_systems(request, TerminalProgress())
+    return compare_systems(request, default_progress())
 
 
 def check(
@@ -271,7 +272,7 @@ def check(
         As the command `dragoman check`.
     """
     train, dev, test = (tuple(map(str, part)) for part in (files, dev, test))
-    return check_files(CorpusFiles(train, dev, test, src_lang, tgt_lang), TerminalProgress())
+    return check_files(CorpusFiles(train, dev, test, src_lang, tgt_lang), default_progress())
 
 
 def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
@@ -299,7 +300,7 @@ def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     from dragoman.workflows.inspection import InspectionRequest, inspect_model
 
     request = InspectionRequest(_model_request(model, settings), text)
-    return DisplayedInspection.of(inspect_model(request, TerminalProgress()))
+    return DisplayedInspection.of(inspect_model(request, default_progress()))
 
 
 def _model_request(model: AnyModel, settings: Mapping[str, object]) -> ModelRequest:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card
+from dragoman.counting import counting
 from dragoman.display import html_page, html_table
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.workflows.api.keywords import overrides_of_keywords
+from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.models import require_model
-from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.progress import Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 if TYPE_CHECKING:
@@ -226,7 +228,7 @@ class Run(os.PathLike[str]):
         CheckpointError
             If a setting may not change, or if the run cannot continue.
         """
-        return train_in(RunRequest((), overrides_of_keywords(settings), self.path))
+        return train_in(RunRequest((), overrides_of_keywords(settings), self.path), default_progress())
 
     def _latest_scores(self) -> dict[str, float]:
         """The scores on the test set if there are some, else on the validation set."""
@@ -234,14 +236,15 @@ class Run(os.PathLike[str]):
         return next((by_data[data] for data in sorted(by_data, reverse=True) if "before" not in data), {})
 
 
-def train_in(request: RunRequest, progress: Progress = QUIET) -> Run:
+def train_in(request: RunRequest, progress: Progress) -> Run:
     """Train in the folder of the request, or continue there. A signal to stop saves the run and returns it."""
     from dragoman.training.run.signals import Interrupted
     from dragoman.workflows.training.training import train_run
 
     run = resolve_run(request, progress)
     try:
-        train_run(run, progress)
+        with counting("validating", Progress().stage):  # a validation has no bar of its own
+            train_run(run, progress)
     except Interrupted:
         progress.note(f"stopped and saved. `Run({str(run.folder)!r}).resume()` continues")
     return Run(run.folder)

@@ -40,7 +40,8 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
         if store is None or not len(store):
             continue
         sources, references = store.texts()
-        outputs = translator.translate(sources)
+        with progress.counting(f"translating the {part} data", len(sources)):
+            outputs = translator.translate(sources)
         result = score_outputs(outputs, references, tokenizer_for(trained.config.data.tgt_lang))
         card = card.with_scores(f"{part}, beam {beam_size}", list(result.scores))
         for warning in result.warnings:

@@ -136,7 +136,8 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     checks_languages = requested.data.check_languages
     if frozen is None:
         progress.note(f"reading {corpora.train}")
-        size = check_corpus(corpora.train, progress.note, with_languages=checks_languages and not learns_from_models)
+        with progress.counting("checking", unit="pairs"):
+            size = check_corpus(corpora.train, progress.note, checks_languages and not learns_from_models)
         base = adapt_recipe(_recipe(size, requested, tokenizer), requested, "model.preset" in given.keys)
     else:
         size, base = None, frozen

@@ -14,7 +14,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from dragoman.training.run.log import RunLog, perplexity
+from dragoman.training.run.log import LogLines, RunLog, perplexity
 
 EVENT = {"step": 7, "epoch": 0, "loss": 2.5, "perplexity": 9.0, "learning_rate": 1e-3, "tokens_per_second": 900.0}
 
@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
 
 def test_plain_lines_and_json(tmp_path: Path) -> None:
     stream = io.StringIO()
-    log = RunLog(tmp_path, stream)
+    log = RunLog(tmp_path, LogLines(stream))
     log.progress(EVENT, seconds_left=3720)
     log.validation({"step": 7, "epoch": 1, "loss": 2.0, "perplexity": 7.4, "bleu": 3.2, "chrf": 20.1}, best=True)
     log.close()
@@ -45,7 +45,7 @@ def test_a_run_continues_after_its_terminal_is_closed(tmp_path: Path) -> None:
         def write(self, text: str) -> int:
             raise OSError(errno.EIO, "Input/output error")
 
-    log = RunLog(tmp_path, Closed())
+    log = RunLog(tmp_path, LogLines(Closed()))
     log.progress(EVENT, None)
     log.say("Saved.")
     log.close()
@@ -53,7 +53,7 @@ def test_a_run_continues_after_its_terminal_is_closed(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_not_finite_are_null_in_json(tmp_path: Path) -> None:
-    log = RunLog(tmp_path, io.StringIO())
+    log = RunLog(tmp_path, LogLines(io.StringIO()))
     log.progress({**EVENT, "loss": math.nan, "perplexity": math.inf}, seconds_left=None)
     log.close()
     text = (tmp_path / "log.jsonl").read_text()
@@ -62,7 +62,7 @@ def test_numbers_that_are_not_finite_are_null_in_json(tmp_path: Path) -> None:
 
 def test_a_terminal_shows_progress_in_one_line(tmp_path: Path) -> None:
     stream = Terminal()
-    log = RunLog(tmp_path, stream)
+    log = RunLog(tmp_path, LogLines(stream))
     log.progress(EVENT, None)
     log.progress(EVENT, None)
     log.say("Stopped.")
@@ -72,7 +72,7 @@ def test_a_terminal_shows_progress_in_one_line(tmp_path: Path) -> None:
 
 
 def test_lines_after_the_checkpoint_are_dropped_including_half_a_line(tmp_path: Path) -> None:
-    log = RunLog(tmp_path, io.StringIO())
+    log = RunLog(tmp_path, LogLines(io.StringIO()))
     for step in (5, 10, 15):
         log.progress({**EVENT, "step": step}, None)
     with (tmp_path / "log.jsonl").open("a") as stream:
@@ -83,7 +83,7 @@ def test_lines_after_the_checkpoint_are_dropped_including_half_a_line(tmp_path: 
 
 
 def test_tensorboard_gets_the_curves(tmp_path: Path) -> None:
-    log = RunLog(tmp_path, io.StringIO())
+    log = RunLog(tmp_path, LogLines(io.StringIO()))
     log.progress(EVENT, None)
     log.finding(7, "same output", "Nearly every sentence gets the same translation.")
     log.close()
@@ -101,7 +101,7 @@ def test_a_disk_too_full_for_tensorboard_stops_neither_the_run_nor_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream, full = io.StringIO(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    log = RunLog(tmp_path, stream)
+    log = RunLog(tmp_path, LogLines(stream))
     with monkeypatch.context() as patched:
         patched.setattr(RecordWriter, "write", mock.Mock(side_effect=full))
         log.progress(EVENT, None)
@@ -111,7 +111,7 @@ def test_a_disk_too_full_for_tensorboard_stops_neither_the_run_nor_the_log(
     assert len((tmp_path / "log.jsonl").read_text().split("\n")) == 3
     (tmp_path / "tensorboard").rename(tmp_path / "before")
     (tmp_path / "tensorboard").write_text("a file where the folder should be")
-    RunLog(tmp_path, stream).close()
+    RunLog(tmp_path, LogLines(stream)).close()
     assert stream.getvalue().count("TensorBoard's file could not be written") == 2
 
 
@@ -124,7 +124,7 @@ def test_a_tensorboard_that_cannot_be_loaded_is_noted_and_skipped(
 
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", Broken("event_pb2"))
     stream = io.StringIO()
-    log = RunLog(tmp_path, stream)
+    log = RunLog(tmp_path, LogLines(stream))
     log.progress(EVENT, None)
     log.close()
     assert (

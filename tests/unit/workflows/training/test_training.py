@@ -1,12 +1,12 @@
 """Training through the Python functions: reports, signals and refused settings."""
 
-import io
 import signal
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import CheckpointError
+from dragoman.training.run.log import LogDisplay
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.progress import Progress
 from dragoman.workflows.training.results import FinalScores, PairCounts, TrainingResult
@@ -30,22 +30,22 @@ SETTINGS = {
 }
 
 
-class Log(io.StringIO):
-    """A log that stops training at a step."""
+class Log(LogDisplay):
+    """Keeps the lines of the log, and stops training at a step."""
 
     def __init__(self, stop_at: int = 0) -> None:
-        super().__init__()
+        self.lines: list[str] = []
         self.stop_at = stop_at
 
-    def write(self, text: str) -> int:
+    def say(self, text: str) -> None:
         if self.stop_at and text.startswith(f"step {self.stop_at:>6}"):
             signal.raise_signal(signal.SIGTERM)
-        return super().write(text)
+        self.lines.append(text)
 
 
 class Kept(Progress):
     def __init__(self, stop_at: int = 0) -> None:
-        self.log: Log = Log(stop_at)
+        self.log: LogDisplay | None = Log(stop_at)
         self.notes: list[str] = []
         self.stages: list[str] = []
         self.parts: list[object] = []
@@ -53,7 +53,7 @@ class Kept(Progress):
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def stage(self, name: str, pairs: int) -> None:
+    def stage(self, name: str, done: int, total: int | None = None, unit: str = "pairs") -> None:
         self.stages.append(name)
 
     def result(self, part: object) -> None:
@@ -85,8 +85,8 @@ def test_a_run_reports_to_its_caller_and_prints_nothing(
     assert [score.signature for score in found] == [score.signature for score in scores.parts[0].scores]
     assert "encoding the training pairs" in progress.stages
     assert progress.notes[-1] == f"the report is {result.run / 'report.html'}"
-    assert progress.log is not None
-    assert "Stopped: train.max_steps = 4 reached." in progress.log.getvalue().split("\n")
+    assert isinstance(progress.log, Log)
+    assert "Stopped: train.max_steps = 4 reached." in progress.log.lines
 
 
 def test_a_signal_raises_interrupted_after_saving_and_the_same_call_continues(small_run: RunRequest) -> None:
