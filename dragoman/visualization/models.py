@@ -26,10 +26,10 @@ def transformer_of(model: object) -> "Transformer":
     if not isinstance(model, Translator | TrainedModel):
         expected = "a Transformer, a translator or ModelSettings"
         raise wrong_type("model", expected, model, "Load a translator with `dragoman.load`.")
-    return trained_model_of(model).model
+    return trained_model_of(model, "model").model
 
 
-def trained_model_of(translator: object) -> "TrainedModel":
+def trained_model_of(translator: object, name: str = "translator") -> "TrainedModel":
     """The model of a translator, with its tokenizers, and with the translator's settings of the search.
 
     An ensemble has several models, of which the caller chooses one.
@@ -40,15 +40,15 @@ def trained_model_of(translator: object) -> "TrainedModel":
     if isinstance(translator, TrainedModel):
         return translator
     if not isinstance(translator, Translator):
-        raise wrong_type("translator", "a translator", translator, "Load one with `dragoman.load`.")
+        raise wrong_type(name, "a translator", translator, "Load one with `dragoman.load`.")
     models = translator.trained_models
     if len(models) > 1:
         raise ConfigError(
-            f"`translator` is an ensemble of {len(models)} models. Give one, such as `translator.trained_models[0]`."
+            f"`{name}` is an ensemble of {len(models)} models. Give one, such as `{name}.trained_models[0]`."
         )
     if not models:
         raise ConfigError(
-            "`translator` was made from a model in memory, without its settings. "
+            f"`{name}` was made from a model in memory, without its settings. "
             "Load one with `dragoman.load`, or make it with `Translator.from_trained`."
         )
     return replace(models[0], config=replace(models[0].config, inference=translator.settings))

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 
-# The fill and the edge of each kind of block: the paper's hues, as tints of the colours of Okabe and Ito (2008).
+# The fill and the edge of each kind of block: the paper's hues, as tints of the colours of Okabe and Ito (2008). The
+# tints differ most for people who do not see red, green or blue.
 BLOCK_COLORS = {
-    "embedding": ("#f3c3dc", "#b0578a"),
-    "attention": ("#ffc46b", "#b87400"),
-    "feed_forward": ("#a9dcfa", "#2f86b8"),
-    "norm": ("#fbf5a3", "#a39a12"),
-    "linear": ("#c0b4e4", "#5b459a"),
-    "softmax": ("#7fd0b4", "#00785a"),
+    "embedding": ("#e0afca", "#b0578a"),
+    "attention": ("#eebc4d", "#a86c00"),
+    "feed_forward": ("#bbe1f6", "#2f86b8"),
+    "norm": ("#f9f4b3", "#a39a12"),
+    "linear": ("#a697c8", "#4d3a86"),
+    "softmax": ("#33b18f", "#006b50"),
     "data": ("#ffffff", "#8a8a8a"),
     "layer": ("#f3f3f3", "#9a9a9a"),
 }
@@ -31,7 +32,7 @@ INK, SOFT, MEMORY = "#1c1c1c", "#5a5a5a", "#0072b2"
 TITLE_POINTS, BLOCK_POINTS, NOTE_POINTS = 11.0, 9.0, 7.5
 _LINE = 1.3 / 72  # inches per point of a line of text
 _ROOM = 0.08  # inches between a text and the side of its block
-_ROUND = 0.07
+_ROUND, _CARD = 0.07, 0.07  # inches: the radius of corners, and between the cards of a stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,38 +81,26 @@ class Drawing:
 
         `cards` draws it as a stack of cards, for things that exist several times.
         """
-        from matplotlib.patches import FancyBboxPatch
-
         (x, y), (width, height) = foot, size
         block_lines = [(line, BLOCK_POINTS, INK) for line in text.split("\n") if line]
         block_lines += [(line, NOTE_POINTS, SOFT if kind == "data" else INK) for line in note.split("\n") if line]
         needed = sum(points * _LINE for _, points, _ in block_lines)
         block = Block(x, y + max(height, needed + 0.12) / 2, width, max(height, needed + 0.12))
-        fill, edge = BLOCK_COLORS[kind]
-        for card in reversed(range(cards)):
-            shift = 0.07 * card
-            patch = FancyBboxPatch(
-                (block.left + _ROUND + shift, block.bottom + _ROUND + shift),
-                width - 2 * _ROUND,
-                block.height - 2 * _ROUND,
-                boxstyle=f"round,pad={_ROUND}",
-                facecolor=fill,
-                edgecolor=edge,
-                linewidth=1.0,
-                zorder=2,
-            )
-            self.axes.add_patch(patch)
         self._blocks += 1
-        patch.set_gid(f"block-{self._blocks}")
+        for card in reversed(range(cards)):
+            shift = _CARD * card
+            self._rectangle((block.left + shift, block.bottom + shift), (width, block.height), BLOCK_COLORS[kind], 2)
+        self.axes.patches[-1].set_gid(f"block-{self._blocks}")
+        # All lines shrink alike, if one is too wide.
+        room = width - 2 * _ROOM
+        fitting = [fitting_points(line, points, room, is_formula="$" in line) for line, points, _ in block_lines]
+        shrink = min([size / points for size, (_, points, _) in zip(fitting, block_lines, strict=True)], default=1.0)
         above = block.y + needed / 2
         for line, points, color in block_lines:
-            above -= points * _LINE / 2
-            drawn = self._text((x, above), line, points, color, "center")
-            drawn.set_parse_math("$" in line)
-            drawn.set_gid(f"text-of-block-{self._blocks}")
-            drawn.set_fontsize(fitting_points(line, points, width - 2 * _ROOM, is_formula="$" in line))
-            above -= points * _LINE / 2
-        self._grow(block.top + 0.07 * (cards - 1))
+            drawn = self._text((x, above - points * _LINE / 2), line, points * shrink, color, "center")
+            drawn.set(parse_math="$" in line, gid=f"text-of-block-{self._blocks}")
+            above -= points * _LINE
+        self._grow(block.top + _CARD * (cards - 1))
         return block
 
     def label(
@@ -131,10 +120,17 @@ class Drawing:
             self._text((x, y + above), line, points, color, align).set_fontfamily(list(fonts))
         self._grow(y + len(lines) * points * _LINE / 2)
 
-    def title(self, text: str, notes: str = "", *, beside: bool = False, fonts: Sequence[str] = (OWN_FONT,)) -> None:
-        """Write the title and notes below it, above everything that is drawn so far, or beside its top."""
+    def title(
+        self, text: str, notes: str = "", left_top: float | None = None, fonts: Sequence[str] = (OWN_FONT,)
+    ) -> None:
+        """Write the title and notes below it, above what is drawn.
+
+        `left_top` is the height of what is drawn at the left. If the title fits above that, it does not go higher.
+        """
         lines = notes.count("\n") + 1 if notes else 0
-        y = self._height - 0.1 if beside else self._height + 0.25 + 1.15 * lines * NOTE_POINTS * _LINE
+        needed = 0.25 + 1.15 * lines * NOTE_POINTS * _LINE
+        is_beside = left_top is not None and left_top + needed + 0.2 <= self._height
+        y = self._height - 0.1 if is_beside else self._height + needed
         self._text((0.05, y), text, TITLE_POINTS, INK, "left").set_fontweight("bold")
         self._grow(y + 0.1)
         if notes:
@@ -191,19 +187,7 @@ class Drawing:
 
     def frame(self, left: float, right: float, bottom: float, top: float) -> None:
         """Draw the grey ground of a layer behind its blocks."""
-        from matplotlib.patches import FancyBboxPatch
-
-        patch = FancyBboxPatch(
-            (left + 0.1, bottom + 0.1),
-            right - left - 0.2,
-            top - bottom - 0.2,
-            boxstyle="round,pad=0.1",
-            facecolor="#f3f3f3",
-            edgecolor="#9a9a9a",
-            linewidth=0.9,
-            zorder=0,
-        )
-        self.axes.add_patch(patch)
+        self._rectangle((left, bottom), (right - left, top - bottom), BLOCK_COLORS["layer"], 0)
         self._grow(top)
 
     def finish(self) -> "Figure":
@@ -213,6 +197,14 @@ class Drawing:
         self.axes.set_position((0, 0, 1, 1))
         self.axes.set(xlim=(0, self.width), ylim=(0, height))
         return self.figure
+
+    def _rectangle(self, corner: Point, size: Point, colors: tuple[str, str], level: int) -> None:
+        """Draw a rectangle with round corners. What has a higher `level` is drawn above it."""
+        from matplotlib.patches import FancyBboxPatch
+
+        inner = (corner[0] + _ROUND, corner[1] + _ROUND), size[0] - 2 * _ROUND, size[1] - 2 * _ROUND
+        patch = FancyBboxPatch(*inner, f"round,pad={_ROUND}", facecolor=colors[0], edgecolor=colors[1], zorder=level)
+        self.axes.add_patch(patch)
 
     def _text(self, place: Point, text: str, points: float, color: str, align: str) -> Any:
         return self.axes.text(
@@ -298,6 +290,6 @@ def fitting_points(text: str, points: float, width: float, *, is_formula: bool =
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    font = FontProperties(OWN_FONT, size=points)
+    font = FontProperties(family=OWN_FONT, size=points)
     found, _, _ = text_to_path.get_text_width_height_descent(text, font, is_formula)
     return min(points, points * width / max(1e-6, found / 72))

@@ -53,7 +53,9 @@ def plot_next_token(model: AnyArchitecture, text: str | None = None, position: i
     """
     one = architecture_of(model)
     position = check_count("position", position)
-    example = None if text is None else _distribution(trained_model_of(model), check_text("text", text), position)
+    example = (
+        None if text is None else _distribution(trained_model_of(model, "model"), check_text("text", text), position)
+    )
     with drawing_style():
         drawing = Drawing(_NARROW if example is None else _WIDE)
         tower = Tower(drawing, 1.75, 0.22, 2.3)

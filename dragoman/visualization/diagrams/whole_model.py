@@ -50,10 +50,10 @@ def plot_transformer(
         encoder.add_layer()
         encoder.close()
         decoder = LayerTower(_embedded(drawing, one, "tgt"), one, "decoder")
-        decoder.add_layer(_memory(encoder.tower, one))
+        decoder.add_layer(_memory(encoder.tower, one, encoder.tower.top + 0.22))
         decoder.close()
         add_output(decoder.tower, one)
-        _describe(drawing, one)
+        _describe(drawing, one, encoder.tower.top + 0.42)
         return drawing.finish()
 
 
@@ -77,14 +77,14 @@ def _embedded(drawing: Drawing, one: Architecture, side: str) -> Tower:
     return tower
 
 
-def _memory(tower: Tower, one: Architecture) -> list[Point]:
-    """Draw the way of the memory from the encoder's top, and return its points on the way to cross-attention."""
-    top = tower.top + 0.22
-    tower.drawing.label((_MEMORY_X, top + 0.18), f"memory\n{one.shape('B', 'S', 'D')}", "center", color=MEMORY)
-    return [(tower.x, tower.top), (tower.x, top), (_MEMORY_X, top)]
+def _memory(tower: Tower, one: Architecture, level: float) -> list[Point]:
+    """Name the memory, and return its points on the way from the encoder's top to the decoder, at a height."""
+    x = (tower.x + _MEMORY_X) / 2
+    tower.drawing.label((x, level + 0.1), f"memory  {one.shape('B', 'S', 'D')}", "center", color=MEMORY)
+    return [(tower.x, tower.top), (tower.x, level), (_MEMORY_X, level)]
 
 
-def _describe(drawing: Drawing, one: Architecture) -> None:
+def _describe(drawing: Drawing, one: Architecture, left_top: float) -> None:
     """Title and legend, in the free corner above the encoder."""
     settings = one.settings
     order = "before each sublayer" if settings.norm_first else "after each sublayer, as in the paper"
@@ -95,7 +95,7 @@ def _describe(drawing: Drawing, one: Architecture) -> None:
         "B sentences, S source tokens, T target tokens",
         "Numbers after a colon: parameters; inside a stack, of one layer",
     )
-    drawing.title(f"Transformer with {one.total:,} parameters", "\n".join(notes), beside=True)
+    drawing.title(f"Transformer with {one.total:,} parameters", "\n".join(notes), left_top)
 
 
 def plot_stacks(
@@ -130,16 +130,14 @@ def plot_stacks(
         encoder, decoder = (_embedded(drawing, one, side) for side in ("src", "tgt"))
         _stack(encoder, one, "encoder", settings.num_encoder_layers)
         layers = _stack(decoder, one, "decoder", settings.num_decoder_layers)
-        level = max(encoder.top + 0.3, layers[-1].y)
-        drawing.arrow((encoder.x, encoder.top), (encoder.x, level), (_MEMORY_X, level), color=MEMORY, head=False)
-        drawing.label((_MEMORY_X, level + 0.18), f"memory\n{one.shape('B', 'S', 'D')}", "center", color=MEMORY)
+        level = max(encoder.top + 0.22, layers[-1].y)
+        drawing.arrow(*_memory(encoder, one, level), color=MEMORY, head=False)
         for layer in layers:
             drawing.arrow((_MEMORY_X, level), (_MEMORY_X, layer.y), (layer.left, layer.y), color=MEMORY)
         add_output(decoder, one)
         counts = [f"{one.count(f'{stack}.layers.0'):,} in each {stack} layer" for stack in ("encoder", "decoder")]
-        drawing.title(
-            f"Transformer with {one.total:,} parameters", "\n".join((*counts, one.shared_text())), beside=True
-        )
+        notes = "\n".join((*counts, one.shared_text()))
+        drawing.title(f"Transformer with {one.total:,} parameters", notes, level + 0.2)
         return drawing.finish()
 
 

@@ -63,7 +63,8 @@ def plot_lengths(
         figure, axes = new_figure(9.6, 2.8, columns=3)
         for place, counts, name, color in zip(axes, lengths, names, COLORS, strict=False):
             _draw_lengths(place, counts, f"{name}: {unit} per sentence", color)
-            _draw_ratios(axes[2], *lengths, f"{names[1]} / {names[0]}")
+        axes[0].set_ylabel("pairs")
+        _draw_ratios(axes[2], *lengths, f"{names[1]} / {names[0]}")
     return figure
 
 

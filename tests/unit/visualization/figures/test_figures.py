@@ -1,25 +1,33 @@
 """Figures show what the library computes and open no window."""
 
+import io
 import subprocess
 import sys
+from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from dragoman import visualization
 from dragoman.config import PRESETS, ModelSettings, TrainSettings
 from dragoman.errors import ConfigError
+from dragoman.inference.translator import Translator
 from dragoman.model.embedding import sinusoidal_positions
 from dragoman.model.parameters import parameter_table
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.training.step.schedule import learning_rate
 from dragoman.visualization.figures.attention_figures import plot_heads
 from dragoman.visualization.figures.figure import png_of, svg_of
-from dragoman.visualization.inspection.inspection import Inspection, PackedAttention, Side
-from dragoman.visualization.inspection.weights import encode_weights
+from dragoman.visualization.inspection.inspection import ATTENTION_KINDS, Inspection, PackedAttention, Side
+from dragoman.visualization.inspection.inspector import inspect_text
+from dragoman.visualization.inspection.weights import decode_weights, encode_weights
+from dragoman.visualization.report.inline import INK, LINE
 
 
 def image_of(axes) -> np.ndarray:
@@ -107,6 +115,55 @@ def test_heads_of_any_shape_have_readable_labels(num_queries: int, num_keys: int
             assert len(labels) >= count / 4
 
 
+def test_heads_of_a_text_are_those_of_its_inspection(trained: TrainedModel) -> None:
+    inspection = inspect_text(trained, "one two three")
+    for kind in ATTENTION_KINDS:
+        figure = visualization.plot_heads(trained, "one two three", layer=2, kind=kind)
+        weights = decode_weights(inspection.of_kind(kind))
+        np.testing.assert_allclose(image_of(figure.axes[1]), weights[1, 1], atol=0.005)
+        np.testing.assert_array_equal(image_of(visualization.plot_heads(inspection, kind=kind).axes[0]), weights[1, 0])
+        assert figure.get_suptitle().endswith("layer 2")
+        assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == list(inspection.of_kind(kind).keys)
+    translator = Translator.from_trained([trained])
+    translator.settings = replace(translator.settings, max_extra_tokens=0, beam_size=1)
+    short = visualization.plot_heads(translator, "one").axes[0]
+    assert len(short.get_yticklabels()) < len(visualization.plot_heads(trained, "one").axes[0].get_yticklabels())
+
+
+def test_lengths_of_a_corpus(tmp_path: Path) -> None:
+    src, tgt = tmp_path / "a.en", tmp_path / "a.de"
+    src.write_text("one two\n\nthree\nfour five\n")
+    tgt.write_text("eins\nzwei\ndrei vier\nfünf sechs\n", encoding="utf-8")
+    english, german, ratio = visualization.plot_lengths(src, tgt).axes
+    assert [patch.get_height() for patch in english.patches] == [1, 1, 2]
+    assert [patch.get_height() for patch in german.patches] == [0, 2, 2]
+    assert sum(patch.get_height() for patch in ratio.patches) == 3
+    assert ratio.get_xlabel() == "4 pairs, median 1.00, beyond 4 to 1: 0.0%"
+    assert english.get_title(loc="left") == "en: words per sentence"
+    both = tmp_path / "both.tsv"
+    both.write_text("ab\tc\nd\tefg\n")
+    assert visualization.plot_lengths(both, unit="characters").axes[1].get_xlabel() == "mean 2.0, longest 3"
+
+
+def test_a_run_is_drawn_in_the_colours_of_figures(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"event": "train", "step": 1, "loss": 2.0}\n')
+    (axes,) = visualization.plot_run(tmp_path).axes
+    assert points_of(axes.lines[0]) == ([1], [2.0])
+    assert INK not in (axes.title.get_color(), axes.spines["left"].get_edgecolor())
+    assert svg_of(visualization.plot_run(tmp_path)).count(LINE) == 0
+
+
+def test_a_notebook_shows_a_figure_at_twice_its_size_in_few_bytes() -> None:
+    figure = visualization.plot_encodings(8, 4)
+    data, facts = figure._repr_mimebundle_()
+    image = Image.open(io.BytesIO(b64decode(data["image/png"])))
+    shown = facts["image/png"]
+    assert abs(image.width - 2 * shown["width"]) <= 1
+    assert abs(image.height - 2 * shown["height"]) <= 1
+    assert 0.9 < shown["width"] / (figure.get_figwidth() * figure.dpi) < 1.1
+    assert len(data["image/png"]) < 40_000
+
+
 def test_curves_keep_their_points_and_empty_curves_are_left_out() -> None:
     figure = visualization.plot_initializations([(1, 5.0), (2, 4.0)], [])
     (line,) = figure.axes[0].lines
@@ -156,7 +213,9 @@ from dragoman.cli.main import run_command
 assert run_command(["--help"]) == 0
 assert "torch" not in sys.modules and "matplotlib" not in sys.modules
 import dragoman.visualization
-assert "matplotlib" not in sys.modules
+assert "torch" not in sys.modules and "matplotlib" not in sys.modules
+dragoman.visualization.plot_transformer(dragoman.ModelSettings())
+assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
