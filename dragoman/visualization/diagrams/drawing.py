@@ -123,9 +123,9 @@ class Drawing:
     def title(
         self, text: str, notes: str = "", left_top: float | None = None, fonts: Sequence[str] = (OWN_FONT,)
     ) -> None:
-        """Write the title and notes below it, above what is drawn.
+        """Write the title and notes below it, above all blocks.
 
-        `left_top` is the height of what is drawn at the left. If the title fits above that, it does not go higher.
+        `left_top` is the height of the blocks at the left. If the title fits above these, it stays beside the others.
         """
         lines = notes.count("\n") + 1 if notes else 0
         needed = 0.25 + 1.15 * lines * NOTE_POINTS * _LINE

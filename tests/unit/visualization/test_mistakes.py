@@ -49,7 +49,7 @@ RIGHT: dict[str, dict[str, Any]] = {
 }
 COUNT = (0, -3, 2.5, True, "4", [4])
 SIZE = (*COUNT, None)
-TOKENS = ("abc", [], [1], None, 3)
+TOKENS: tuple[Any, ...] = ("abc", [], [1], None, 3)
 WRONG: dict[str, tuple[Any, ...]] = {
     "model": ("base", None, 3, ODD, torch.nn.Linear(2, 2), [1]),
     "translator": ("run", None, 3, torch.nn.Linear(2, 2)),

@@ -6,6 +6,7 @@ import sys
 from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,10 @@ def image_of(axes) -> np.ndarray:
 
 def points_of(line) -> tuple[list[float], list[float]]:
     return list(line.get_xdata()), list(line.get_ydata())
+
+
+def heights_of(axes) -> list[int]:
+    return [bar.get_height() for bar in axes.patches]
 
 
 def test_encodings_match_the_model() -> None:
@@ -135,9 +140,9 @@ def test_lengths_of_a_corpus(tmp_path: Path) -> None:
     src.write_text("one two\n\nthree\nfour five\n")
     tgt.write_text("eins\nzwei\ndrei vier\nfünf sechs\n", encoding="utf-8")
     english, german, ratio = visualization.plot_lengths(src, tgt).axes
-    assert [patch.get_height() for patch in english.patches] == [1, 1, 2]
-    assert [patch.get_height() for patch in german.patches] == [0, 2, 2]
-    assert sum(patch.get_height() for patch in ratio.patches) == 3
+    assert heights_of(english) == [1, 1, 2]
+    assert heights_of(german) == [0, 2, 2]
+    assert sum(heights_of(ratio)) == 3
     assert ratio.get_xlabel() == "4 pairs, median 1.00, beyond 4 to 1: 0.0%"
     assert english.get_title(loc="left") == "en: words per sentence"
     both = tmp_path / "both.tsv"
@@ -154,7 +159,7 @@ def test_a_run_is_drawn_in_the_colours_of_figures(tmp_path: Path) -> None:
 
 
 def test_a_notebook_shows_a_figure_at_twice_its_size_in_few_bytes() -> None:
-    figure = visualization.plot_encodings(8, 4)
+    figure: Any = visualization.plot_encodings(8, 4)
     data, facts = figure._repr_mimebundle_()
     image = Image.open(io.BytesIO(b64decode(data["image/png"])))
     shown = facts["image/png"]
