@@ -1,12 +1,16 @@
 """Errors that a user can cause and fix.
 
 Each message is one line: what is wrong (with the file and line, or the setting and its value), then what to do next.
-The command line prints the message without a traceback and exits with code 2.
+The command line prints the message without a traceback and exits with code 2. A notebook shows the message alone too.
 """
 
 
 class DragomanError(Exception):
     """The base class of all errors with a message for the user."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints instead of a traceback, which has nothing that helps the user."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class ConfigError(DragomanError):

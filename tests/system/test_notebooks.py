@@ -99,6 +99,7 @@ def test_a_text_gives_a_text_and_a_mistake_is_one_line(outputs: dict[str, list[A
     (error,) = (output for output in outputs["mistake"] if output.output_type == "error")
     assert error.ename == "ConfigError"
     assert error.evalue == "`max_step` is not a setting. Did you mean `max_steps`?"
+    assert error.traceback == [f"ConfigError: {error.evalue}"]
 
 
 @pytest.fixture
