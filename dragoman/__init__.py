@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman import visualization
+    from dragoman import corpora, visualization
     from dragoman.config import (
         DataSettings,
         InferenceSettings,
@@ -63,14 +63,15 @@ __all__ = [
     "TrainSettings",
     "ValidateSettings",
     "InferenceSettings",
+    "corpora",
     "visualization",
     "__version__",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "visualization":
-        return import_module("dragoman.visualization")
+    if name in ("corpora", "visualization"):
+        return import_module(f"dragoman.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_PLACES[name]), name)

@@ -122,11 +122,11 @@ def stream_to_file(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def write_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
+def write_folder(target: Path, facts: dict[str, Any], manifest: str = MANIFEST) -> Iterator[Path]:
     """An empty temporary folder to fill. On success it becomes `target`, with a manifest, in one rename.
 
-    The manifest also has the `facts` (JSON values). After an error, the temporary folder is removed and an existing
-    `target` stays. Raises ResourceError if the disk is full.
+    The manifest, in the file `manifest`, also has the `facts` (JSON values). After an error, the temporary folder is
+    removed and an existing `target` stays. Raises ResourceError if the disk is full.
     """
     temporary = target.with_name(f"{TEMPORARY_PREFIX}{target.name}-{os.getpid()}")
     with disk_errors(target):
@@ -134,7 +134,7 @@ def write_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
         temporary.mkdir(parents=True)
         try:
             yield temporary
-            _write_manifest(temporary, facts)
+            _write_manifest(temporary, facts, manifest)
             _rename_into_place(temporary, target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -296,7 +296,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 _RESTORE = "Restore the folder from a copy."
 
 
-def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
+def _write_manifest(folder: Path, facts: dict[str, Any], name: str) -> None:
     files = {}
     mode = folder.stat().st_mode & 0o666  # follow the umask: safetensors makes files that only their owner can read
     for path in sorted(folder.iterdir()):
@@ -305,7 +305,7 @@ def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
         files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     content = {"files": files, **facts}
     content["sha256"] = hash_json(content)
-    path = folder / MANIFEST
+    path = folder / name
     path.write_text(json.dumps(content, indent=1), encoding="utf-8")
     _flush_to_disk(path)
     _flush_to_disk(folder)

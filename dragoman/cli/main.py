@@ -23,6 +23,7 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
         "demo": "Train, score and try a small translator on a built-in phrasebook",
     },
     "Train": {
+        "fetch": "Fetch a parallel corpus of the Hugging Face hub",
         "check": "Check a corpus for misalignment, duplicates, wrong encodings, leaks",
         "plan": "Estimate the time, memory and disk space that training will take",
         "train": "Train a translator on your parallel text, or continue a run",

@@ -6,9 +6,11 @@ become a ModelError of one line.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.errors import ModelError
+from dragoman.errors import DragomanError, ModelError
 from dragoman.exchange.marian_weights import PICKLED, SAFETENSORS
 
 # OWNER/NAME. A relative path such as runs/demo has this form too, so callers look for a folder first.
@@ -48,25 +50,51 @@ def fetch_model(name: str) -> Path:
 
 
 def _snapshot(name: str, files: list[str]) -> Path:
-    try:
+    with hub_errors(name, ModelError, "Check the connection, or name a folder."):
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    except ImportError:
-        raise ModelError(
-            "the package huggingface_hub is not installed. Install it (pip install 'dragoman[hub]'), or name a folder."
-        ) from None
-    advice = "Check the connection, or name a folder."
-    try:
+
         return Path(snapshot_download(name, allow_patterns=files))
+
+
+@contextmanager
+def hub_errors(name: str, kind: type[DragomanError], advice: str, check: str = "Check the name.") -> Iterator[None]:
+    """Turn every failure of the hub's client into an error of one line, of class `kind`, that names `name`.
+
+    `advice` is the next step if the network may be the cause, and `check` if the name may be.
+    """
+    try:
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+            OfflineModeIsEnabled,
+        )
+    except ImportError as error:
+        raise _missing_package_error(error, kind) from None
+    try:
+        yield
+        return
+    except DragomanError:
+        raise
+    except ImportError as error:
+        raise _missing_package_error(error, kind) from None
+    except OfflineModeIsEnabled:
+        problem, advice = "cannot be downloaded, because HF_HUB_OFFLINE is set", "Unset it."
     except LocalEntryNotFoundError:
         problem = "is not in the local cache and cannot be downloaded (no network, or HF_HUB_OFFLINE is set)"
     except (HfHubHTTPError, HFValidationError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = "it does not exist there, or is private" if status in (401, 404) else str(error).split("\n")[0]
-        problem, advice = f"cannot be downloaded from the Hugging Face hub: {reason.rstrip('.')}", "Check the name."
+        problem, advice = f"cannot be downloaded from the Hugging Face hub: {reason.rstrip('.')}", check
     except OSError as error:
-        problem = f"cannot be downloaded: {error}"
+        reason = str(error).split("\n")[0].rstrip(".")
+        problem = f"cannot be downloaded: {reason}"
     except Exception as error:  # the client's network library has many kinds of errors without a common base
         reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(".")
         problem = f"cannot be downloaded ({reason})"
-    raise ModelError(f"{name} {problem}. {advice}")
+    raise kind(f"{name} {problem}. {advice}")
+
+
+def _missing_package_error(error: ImportError, kind: type[DragomanError]) -> DragomanError:
+    package = str(error.name).partition(".")[0]
+    return kind(f"the package {package} is not installed. Install it with `pip install 'dragoman[hub]'`.")

@@ -1,4 +1,4 @@
-"""Every public name of `dragoman` and `dragoman.visualization` is documented as numpydoc requires."""
+"""Every name of `dragoman`, `dragoman.corpora` and `dragoman.visualization` is documented as numpydoc requires."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import pytest
 from numpydoc.validate import validate
 
 import dragoman
-from dragoman import visualization
+from dragoman import corpora, visualization
 
 # No docstring; parameters missing, unknown or in another order; nothing about the result or what is yielded; no summary
 # or one in the third person. Types of parameters are in the signature.
@@ -15,7 +15,7 @@ MISTAKES = {"GL08", "PR01", "PR02", "PR03", "RT01", "YD01", "SS01", "SS05"}
 
 def public_objects() -> Iterator[str]:
     """The full names of public functions, classes, and public methods of classes."""
-    for module in (dragoman, visualization):
+    for module in (dragoman, corpora, visualization):
         for name in module.__all__:
             thing = getattr(module, name)
             if not hasattr(thing, "__qualname__"):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import traceback
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from urllib.request import urlopen
@@ -27,6 +28,7 @@ from dragoman.config import DataSettings, load_config
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.translator import Translator
 from dragoman.records import SentencePair
+from tests.system.stand_in_hub import multi30k, opus_books, running_hub
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "--train.max-steps 2 --train.device cpu --train.batch-tokens 256 --inference.max-extra-tokens 3"
@@ -96,6 +98,9 @@ def test_every_command_of_the_pages_runs(place: Path) -> None:
         if verb == "serve":
             assert_serves(shlex.split(command.replace("--port 5000", "--port 0")), place, environment)
             continue
+        if verb == "fetch":
+            assert_fetches(command, place, environment)
+            continue
         left[verb] = left.get(verb, 0) - 1
         if left[verb] < 0 and not SHELL.search(quick):
             code, said = forked(quick, place, environment)
@@ -159,6 +164,19 @@ def test_the_python_of_the_pages_runs(page: str, place: Path) -> None:
         quick = block.replace("max_minutes=30", "max_steps=2")
         done = subprocess.run([sys.executable, "-c", quick], cwd=place, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
+
+
+def assert_fetches(command: str, place: Path, environment: dict[str, str]) -> None:
+    """Run `dragoman fetch` with a hub that has stand-ins for the data sets that the pages name."""
+    if find_spec("datasets") is None:  # of the extra hub
+        return
+    pairs = [(pair.src, pair.tgt) for pair in load_phrasebook().generate(seed=2, count=340)]
+    parts = {"train": pairs[:260], "val": pairs[260:300], "test": pairs[300:]}
+    data_sets = {"bentrevett/multi30k": multi30k(parts), "Helsinki-NLP/opus_books": opus_books(pairs, "en", "it")}
+    with running_hub({name: {"main": files} for name, files in data_sets.items()}) as hub:
+        online = environment | {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0"}
+        done = subprocess.run(command, shell=True, cwd=place, env=online, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 each_configuration = pytest.mark.parametrize(

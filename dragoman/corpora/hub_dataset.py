@@ -1,0 +1,232 @@
+"""Open a data set of the Hugging Face hub: find the configuration of two languages, download its files, read them.
+
+The package `datasets` finds the files of a configuration and reads them. The hub's client downloads them into its
+cache. `datasets` does not run data sets that are Python scripts. For these, the hub has a copy in Parquet in the branch
+`refs/convert/parquet`, with the files of a configuration in ``CONFIGURATION/SPLIT/``.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from dragoman.config.fields import did_you_mean
+from dragoman.errors import ConfigError, DataError, DragomanError
+from dragoman.exchange.hub import hub_errors
+from dragoman.files import disk_errors
+from dragoman.languages import is_code
+from dragoman.text.corpus.tmx import matches_language
+
+_CONVERTED = "refs/convert/parquet"
+_CONVERTED_FILE = re.compile(r"([^/]+)/(?:partial-)?([^/]+)/\d+\.parquet")
+_CONTAINER = "translation"
+_MOST_LISTED = 70
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCorpus:
+    """A data set by its name on the hub, and the part of it to fetch. "" and () mean that the user set nothing."""
+
+    data_set: str
+    src_lang: str
+    tgt_lang: str
+    config: str = ""
+    columns: tuple[str, ...] = ()
+    revision: str = ""
+
+    @property
+    def languages(self) -> str:
+        """Both languages, such as "en-de"."""
+        return f"{self.src_lang}-{self.tgt_lang}"
+
+
+@dataclass(frozen=True, slots=True)
+class HubDataset:
+    """A configuration of a data set whose files are on this machine. `revision` is the commit on the hub.
+
+    `splits` has the rows of each split. An empty `license` means that the card does not state one.
+    """
+
+    config: str
+    revision: str
+    license: str
+    splits: Mapping[str, Iterable[Mapping[str, Any]]]
+
+
+def open_dataset(wanted: WantedCorpus, known_names: Collection[str], note: Callable[[str], None]) -> HubDataset:
+    """Download the files of a data set. `note` receives what is downloaded.
+
+    Raises DataError if it cannot be downloaded, ConfigError if it does not have the languages, and ResourceError if the
+    disk is full.
+    """
+    name = wanted.data_set
+    check = did_you_mean(name, known_names).strip() or "Check the name."
+    if wanted.revision:
+        check = "Check the name and `--revision`."
+    with hub_errors(name, DataError, "Check the connection, and repeat the command.", check):
+        import datasets  # noqa: F401 (before the network: it may be missing)
+        from huggingface_hub import HfApi, constants
+
+        info: Any = HfApi().dataset_info(name, revision=wanted.revision or None)
+        converted = _converted_info(name, info)
+        revision, license_ = (converted or info).sha, _license(info)
+        with disk_errors(Path(constants.HF_HUB_CACHE)):
+            config, builder = _find_files(wanted, revision, converted)
+            note(f"{name}, configuration {config}, commit {revision[:12]}, licence {license_ or 'not stated'}")
+            builder.config.data_files = {
+                split: [_download(url) for url in urls] for split, urls in builder.config.data_files.items()
+            }
+    with _read_errors(name):
+        return HubDataset(config, revision, license_, builder.as_streaming_dataset())
+
+
+@contextmanager
+def _read_errors(name: str) -> Iterator[None]:
+    """Turn errors of pyarrow, `datasets` and its readers into a DataError."""
+    try:
+        yield
+    except DragomanError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(".")
+        raise DataError(f"{name} cannot be read ({reason}). Choose another data set.") from error
+
+
+def _find_files(wanted: WantedCorpus, revision: str, converted: Any) -> tuple[str, Any]:
+    """The configuration, and the builder of `datasets` that knows the addresses of its files."""
+    from datasets import get_dataset_config_names, load_dataset_builder
+    from datasets.data_files import EmptyDatasetError
+    from datasets.exceptions import DataFilesNotFoundError
+
+    name = wanted.data_set
+    if converted is not None:
+        files = _converted_files(name, converted)
+        config = choose_config(list(files), wanted)
+        return config, load_dataset_builder("parquet", data_files=files[config])
+    try:
+        config = choose_config(get_dataset_config_names(name, revision=revision), wanted)
+        return config, load_dataset_builder(name, config, revision=revision)
+    except (EmptyDatasetError, DataFilesNotFoundError):
+        raise DataError(f"{name} has no files that `datasets` reads. Choose another data set.") from None
+
+
+def _license(info: Any) -> str:
+    """The licence in the card of a data set: an identifier, or several."""
+    stated = (info.card_data or {}).get("license") or []
+    return ", ".join([stated] if isinstance(stated, str) else stated)
+
+
+def _converted_info(name: str, info: Any) -> Any:
+    """The branch with the Parquet copy of a data set that is a script, or None for other data sets."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RevisionNotFoundError
+
+    names = {sibling.rfilename for sibling in info.siblings}
+    script = f"{name.rpartition('/')[2]}.py"
+    if script not in names:
+        is_copy = "README.md" not in names and any(map(_CONVERTED_FILE.fullmatch, names))
+        return info if is_copy else None
+    try:
+        return HfApi().dataset_info(name, revision=_CONVERTED)
+    except RevisionNotFoundError:
+        raise DataError(
+            f"{name} is a Python script ({script}), which `datasets` does not run, and the hub has no copy of it in "
+            "Parquet. Choose another data set."
+        ) from None
+
+
+def _converted_files(name: str, info: Any) -> dict[str, dict[str, list[str]]]:
+    """The addresses of files by configuration and split."""
+    files: dict[str, dict[str, list[str]]] = {}
+    for sibling in sorted(info.siblings, key=lambda sibling: str(sibling.rfilename)):
+        if found := _CONVERTED_FILE.fullmatch(sibling.rfilename):
+            splits = files.setdefault(found[1], {})
+            splits.setdefault(found[2], []).append(f"hf://datasets/{name}@{info.sha}/{sibling.rfilename}")
+    return files
+
+
+def _download(url: str) -> str:
+    """The local path of a file of the hub, which is downloaded into the client's cache."""
+    from huggingface_hub import hf_hub_download
+
+    found = re.fullmatch(r"hf://datasets/([^@]+)@([0-9a-f]+)/(.+)", url)
+    if found is None:  # an address outside the hub, which the card may name
+        return url
+    return hf_hub_download(found[1], found[3], repo_type="dataset", revision=found[2])
+
+
+def choose_config(configs: list[str], wanted: WantedCorpus) -> str:
+    """The configuration of the wanted languages, in either order. Raises ConfigError if there is none."""
+    if wanted.config:
+        if wanted.config not in configs:
+            raise ConfigError(
+                f"{wanted.data_set} has no configuration {wanted.config}. It has {_listed(configs)}."
+                f"{did_you_mean(wanted.config, configs)}"
+            )
+        return wanted.config
+    pairs = {config: pair for config in configs if (pair := _pair_in(config))}
+    for src, tgt in ((wanted.src_lang, wanted.tgt_lang), (wanted.tgt_lang, wanted.src_lang)):
+        found = [
+            name for name, pair in pairs.items() if matches_language(pair[0], src) and matches_language(pair[1], tgt)
+        ]
+        if found:
+            return min(found, key=len)
+    if pairs:
+        named = sorted({"-".join(pair) for pair in pairs.values()})
+        hint = did_you_mean(wanted.languages, [*named, *("-".join(pair[::-1]) for pair in pairs.values())])
+        raise ConfigError(f"{wanted.data_set} does not have {wanted.languages}. It has {_listed(named)}.{hint}")
+    if len(configs) == 1:
+        return configs[0]
+    raise ConfigError(
+        f"{wanted.data_set} has several configurations: {_listed(configs)}. Choose one with `--config` (`config`)."
+    )
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = ", ".join(list(names)[:_MOST_LISTED])
+    return f"{shown} and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else shown
+
+
+def _pair_in(config: str) -> tuple[str, str] | None:
+    """The languages in the name of a configuration, such as iwslt2017-en-de, en_de and zh_Hans-en."""
+    for separator in "-_":
+        found = [pair for pair in pairwise(config.split(separator)) if all(map(is_code, pair))]
+        if found:
+            return found[-1]
+    return None
+
+
+def read_pairs(rows: Iterable[Mapping[str, Any]], wanted: WantedCorpus) -> Iterator[tuple[str, str]]:
+    """The texts of both sides, in order. A text that is missing is "".
+
+    Raises ConfigError if the columns of the texts are not clear, and DataError if a file is damaged.
+    """
+    columns: tuple[str, str] | None = None
+    nested = False
+    with _read_errors(wanted.data_set):
+        for row in rows:
+            if columns is None:
+                nested = not wanted.columns and isinstance(row.get(_CONTAINER), Mapping)
+                columns = _choose_columns(row[_CONTAINER] if nested else row, wanted)
+            texts = (row[_CONTAINER] or {}) if nested else row
+            src, tgt = (texts.get(column) or "" for column in columns)
+            if not (isinstance(src, str) and isinstance(tgt, str)):
+                raise DataError(f"{wanted.data_set} has no texts in {' and '.join(columns)}. Choose with `--columns`.")
+            yield src, tgt
+
+
+def _choose_columns(texts: Mapping[str, Any], wanted: WantedCorpus) -> tuple[str, str]:
+    """The keys of the source and the target: what the user set, or else the languages."""
+    languages = wanted.columns or (wanted.src_lang, wanted.tgt_lang)
+    same = (lambda key, name: key == name) if wanted.columns else matches_language
+    found = [next((key for key in texts if same(key, name)), None) for name in languages]
+    if found[0] is None or found[1] is None:
+        missing = " and ".join(name for name, key in zip(languages, found, strict=True) if key is None)
+        raise ConfigError(
+            f"{wanted.data_set} has no column `{_CONTAINER}` or columns with {missing}. It has {_listed(texts)}. "
+            "Name the columns of source and target with `--columns SRC,TGT` (`columns`)."
+        )
+    return found[0], found[1]
