@@ -40,8 +40,9 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"{missing} missing. Write `dragoman fetch opus_books en-it`, or see `dragoman fetch --list`."
         )
-    columns = given.columns.split(",") if given.columns else ()
-    corpus = fetch(given.name, given.langs, given.out, config=given.config, columns=columns, revision=given.revision)
+    corpus = fetch(
+        given.name, given.langs, given.out, config=given.config, columns=given.columns, revision=given.revision
+    )
     for part, count in corpus.pairs.items():
         say(f"{part}: {count:,} pairs in {' and '.join(map(str, corpus.sides(part)))}")
     if "train" in corpus.pairs:

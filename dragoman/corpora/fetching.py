@@ -18,9 +18,11 @@ from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError, ResourceError
 from dragoman.files import disk_errors, remove_leftovers, sha256_of, write_folder
 from dragoman.languages import language_code, language_name
+from dragoman.text.corpus.layout import layout_of
 from dragoman.text.lines import join_lines
 from dragoman.text.surrogates import replace_surrogates
-from dragoman.workflows.progress import Progress, TerminalProgress
+from dragoman.workflows.api.notebook import default_progress
+from dragoman.workflows.progress import Progress
 
 CORPUS_FILE = "corpus.json"
 """The record in the folder of a corpus."""
@@ -172,12 +174,10 @@ def fetch(
     """
     src_lang, tgt_lang = _languages_of(langs)
     known = {corpus.name: corpus.data_set for corpus in names()}
-    two = tuple(columns.split(",") if isinstance(columns, str) else columns)
-    if two and (len(two) != 2 or two[0] == two[1]):
-        raise ConfigError(f"`columns` must be two columns, source and target, but is {','.join(two)}. Name both.")
+    two = layout_of("", columns if isinstance(columns, str) else ",".join(columns), "auto").columns
     wanted = WantedCorpus(known.get(name, name), src_lang, tgt_lang, config, two, revision)
     path = Path(out or Path("corpora") / f"{name.rpartition('/')[2]}.{wanted.languages}")
-    progress = TerminalProgress()
+    progress = default_progress()
     with disk_errors(path):
         if path.exists():
             corpus = _open_existing(path, wanted)
@@ -205,8 +205,7 @@ def _languages_of(langs: str) -> tuple[str, str]:
 
 
 def _write(path: Path, wanted: WantedCorpus, progress: Progress) -> FetchedCorpus:
-    known = [corpus.name for corpus in names()]
-    data_set = open_dataset(wanted, known, progress.note)
+    data_set = open_dataset(wanted, progress)
     pairs: dict[str, int] = {}
     left_out: dict[str, int] = {}
     facts: dict[str, Any] = {
@@ -263,6 +262,7 @@ def _write_part(
             kept += 1
             if kept % _COUNT_EVERY == 0:
                 progress.stage(f"writing {stem.name}", kept)
+    progress.end_stage()
     if not kept:
         src_path.unlink()
         tgt_path.unlink()

@@ -6,7 +6,7 @@ cache. `datasets` does not run data sets that are Python scripts. For these, the
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config.fields import did_you_mean
+from dragoman.corpora.catalog import names
 from dragoman.errors import ConfigError, DataError, DragomanError
 from dragoman.exchange.hub import hub_errors
 from dragoman.files import disk_errors
 from dragoman.languages import is_code
 from dragoman.text.corpus.tmx import matches_language
+from dragoman.workflows.progress import Progress
 
 _CONVERTED = "refs/convert/parquet"
 _CONVERTED_FILE = re.compile(r"([^/]+)/(?:partial-)?([^/]+)/\d+\.parquet")
@@ -56,16 +58,16 @@ class HubDataset:
     splits: Mapping[str, Iterable[Mapping[str, Any]]]
 
 
-def open_dataset(wanted: WantedCorpus, known_names: Collection[str], note: Callable[[str], None]) -> HubDataset:
-    """Download the files of a data set. `note` receives what is downloaded.
+def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
+    """Download the files of a data set. `progress` receives what is downloaded.
 
     Raises DataError if it cannot be downloaded, ConfigError if it does not have the languages, and ResourceError if the
     disk is full.
     """
     name = wanted.data_set
-    check = did_you_mean(name, known_names).strip() or "Check the name."
-    if wanted.revision:
-        check = "Check the name and `--revision`."
+    check = "Check the name and `--revision`." if wanted.revision else "Check the name."
+    if name not in {corpus.data_set for corpus in names()}:
+        check = did_you_mean(name, [corpus.name for corpus in names()]).strip() or check
     with hub_errors(name, DataError, "Check the connection, and repeat the command.", check):
         import datasets  # noqa: F401 (before the network: it may be missing)
         from huggingface_hub import HfApi, constants
@@ -75,10 +77,11 @@ def open_dataset(wanted: WantedCorpus, known_names: Collection[str], note: Calla
         revision, license_ = (converted or info).sha, _license(info)
         with disk_errors(Path(constants.HF_HUB_CACHE)):
             config, builder = _find_files(wanted, revision, converted)
-            note(f"{name}, configuration {config}, commit {revision[:12]}, licence {license_ or 'not stated'}")
+            progress.note(f"{name}, configuration {config}, commit {revision[:12]}, licence {license_ or 'not stated'}")
             builder.config.data_files = {
-                split: [_download(url) for url in urls] for split, urls in builder.config.data_files.items()
+                split: [_download(url, progress) for url in urls] for split, urls in builder.config.data_files.items()
             }
+            progress.end_stage()
     with _read_errors(name):
         return HubDataset(config, revision, license_, builder.as_streaming_dataset())
 
@@ -124,10 +127,10 @@ def _converted_info(name: str, info: Any) -> Any:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
 
-    names = {sibling.rfilename for sibling in info.siblings}
+    files = {sibling.rfilename for sibling in info.siblings}
     script = f"{name.rpartition('/')[2]}.py"
-    if script not in names:
-        is_copy = "README.md" not in names and any(map(_CONVERTED_FILE.fullmatch, names))
+    if script not in files:
+        is_copy = "README.md" not in files and any(map(_CONVERTED_FILE.fullmatch, files))
         return info if is_copy else None
     try:
         return HfApi().dataset_info(name, revision=_CONVERTED)
@@ -148,14 +151,27 @@ def _converted_files(name: str, info: Any) -> dict[str, dict[str, list[str]]]:
     return files
 
 
-def _download(url: str) -> str:
+def _download(url: str, progress: Progress) -> str:
     """The local path of a file of the hub, which is downloaded into the client's cache."""
     from huggingface_hub import hf_hub_download
+    from tqdm import tqdm
 
     found = re.fullmatch(r"hf://datasets/([^@]+)@([0-9a-f]+)/(.+)", url)
     if found is None:  # an address outside the hub, which the card may name
         return url
-    return hf_hub_download(found[1], found[3], repo_type="dataset", revision=found[2])
+    data_set, revision, file = found.groups()
+
+    class StageBar(tqdm):  # type: ignore[misc]
+        """Reports to `progress` instead of drawing a bar."""
+
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **(settings | {"disable": True}))
+
+        def update(self, n: float | None = 1) -> None:
+            self.n += n or 0
+            progress.stage(f"downloading {file}", int(self.n) // 1000, int(self.total or 0) // 1000 or None, "kB")
+
+    return hf_hub_download(data_set, file, repo_type="dataset", revision=revision, tqdm_class=StageBar)
 
 
 def choose_config(configs: list[str], wanted: WantedCorpus) -> str:

@@ -143,6 +143,7 @@ def test_texts_stay_aligned_and_the_record_tells_what_was_left_out(
     out, err = capsys.readouterr()
     assert out == "corpora/opus_books.en-de\n"
     assert "left out 3 of 8 pairs of train: a side has no text" in err
+    assert "downloading de-en/train-00000-of-00002.parquet" in err
     folder = Path("corpora/opus_books.en-de")
     assert lines_of(folder / "train.en")[3:] == ["A\tcat sits", "last line"]
     assert lines_of(folder / "train.de")[3:] == ["Eine Katze\u2028sitzt", "letzte\u0085Zeile"]
@@ -216,6 +217,7 @@ def test_a_commit_and_columns_can_be_chosen(hub: StandInHub) -> None:
         ),
         ("opus_books", "en-ca", ConfigError, r"does not have en-ca\. It has ca-de, de-en\. Did you mean"),
         ("opus_books", "english", ConfigError, r"`LANGS` must be two languages such as en-de, but is 'english'"),
+        ("multi30k", "en-fr", ConfigError, r"no column `translation` or columns with fr\. It has en, de"),
         ("tatoeba", "en-mr", DataError, r"is a Python script \(tatoeba\.py\), .* no copy of it in Parquet"),
         (
             "Someone/table",
