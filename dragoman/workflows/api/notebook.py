@@ -66,13 +66,13 @@ class NotebookProgress(Progress):
             self._show(unless_recent=True)
 
     def end_stage(self) -> None:
-        """Replace the bar by the time that the stage took."""
+        """Replace the bar by the time that the stage took, if it took a second."""
         if self._stage is None:
             return
         name, done, _, unit = self._stage
-        self._stage = None
-        if self._handle is not None:
-            self.note(f"{name}: {done:,} {unit} in {duration(time.monotonic() - self._stage_start)}")
+        self._stage, seconds = None, time.monotonic() - self._stage_start
+        if self._handle is not None and seconds > _PATIENCE_SECONDS:
+            self.note(f"{name}: {done:,} {unit} in {duration(seconds)}")
 
     def result(self, part: object) -> None:
         """Remove the bar of the stage that the result comes from."""

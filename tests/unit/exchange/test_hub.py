@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import dragoman
 from dragoman.cli.main import run_command
 from dragoman.errors import ModelError
 from dragoman.exchange.hub import fetch_model, is_hub_name
@@ -36,6 +37,20 @@ def test_by_name(small_marian: Path, tmp_path: Path) -> None:
     assert done.stdout == "models/opus-mt-en-de\n"
     assert "downloading Someone/opus-mt-en-de" in done.stderr
     assert "Someone/opus-mt-en-de" in (cache / "models" / "opus-mt-en-de" / "card.md").read_text()
+
+
+def test_loading_by_name_imports_the_model_once(
+    small_marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(_cache(tmp_path, small_marian, "Someone/opus")))
+    translator = dragoman.load("Someone/opus", device="cpu")
+    shutil.rmtree(tmp_path / "models--Someone--opus")
+    assert dragoman.load("Someone/opus", device="cpu")("Hallo") == translator("Hallo")
+    with pytest.raises(ModelError, match="Someone/other is not in the local cache"):
+        dragoman.load("Someone/other")
+    assert [path.name for path in (tmp_path / "cache" / "dragoman" / "models").iterdir()] == ["Someone--opus"]
 
 
 def test_a_name_that_is_not_there(
