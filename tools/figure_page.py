@@ -27,8 +27,8 @@ from dragoman.visualization.inspection.attributions import pair_batch
 from dragoman.visualization.report.run_facts import read_log
 
 _TEXT = "Where is the train station?"
-_SHEET_WIDTH, _GAP, _COLUMNS, _COLORS = 1500, 18, 4, 128
-_PAGE_WIDTH, _PAGE_COLORS = 640, 96
+_SHEET_WIDTH, _GAP, _COLUMNS, _COLORS = 1500, 18, 4, 96
+_PAGE_WIDTH, _PAGE_COLORS = 560, 128
 
 
 def drawings(run: Path, folder: Path) -> dict[str, Callable[[], Figure]]:
@@ -50,7 +50,7 @@ def drawings(run: Path, folder: Path) -> dict[str, Callable[[], Figure]]:
         "plot_beam_tree": partial(pictures.plot_beam_tree, translator, _TEXT, 3),
         "plot_heads": partial(pictures.plot_heads, translator, _TEXT),
         "plot_untrained_and_trained": partial(pictures.plot_untrained_and_trained, *_first_heads(translator)),
-        "plot_encodings": pictures.plot_encodings,
+        "plot_encodings": partial(pictures.plot_encodings, 60, 64),
         "plot_encoding_curves": pictures.plot_encoding_curves,
         "plot_masks": partial(pictures.plot_masks, ["▁Where", "▁is", "</s>", "<pad>"], ["<s>", "▁Wo", "▁ist"], 3, 3),
         "plot_parameter_shares": partial(pictures.plot_parameter_shares, model),
@@ -112,7 +112,7 @@ def write_pictures(run: Path, out: Path) -> None:
 
 
 def _save(image: Image.Image, path: Path, colors: int) -> None:
-    image.quantize(colors, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+    image.quantize(colors, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

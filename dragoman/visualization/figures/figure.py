@@ -150,8 +150,7 @@ def png_of(figure: "Figure") -> bytes:
 
     image = Image.open(io.BytesIO(_encode_figure(figure, "png"))).convert("RGB")
     buffer = io.BytesIO()
-    # Maximum coverage keeps the colours of thin lines. Measured: a colour changes by at most 10 of 255.
-    image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
+    image.quantize(256, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
     return buffer.getvalue()
 
 
