@@ -45,7 +45,7 @@ def check_files(files: CorpusFiles, progress: Progress = QUIET) -> Examination:
     files
         The corpus, and the sets to look for in it.
     progress
-        Receives a note for each stage.
+        Receives the stages.
 
     Returns
     -------
@@ -64,8 +64,8 @@ def check_files(files: CorpusFiles, progress: Progress = QUIET) -> Examination:
     languages = corpus.src_lang, corpus.tgt_lang
     parts = {"dev": files.dev, "test": files.test}
     held_out = {name: _open(f"`--{name}`", part, languages, files.layout) for name, part in parts.items() if part}
-    with progress.counting("reading", unit="pairs"):
-        return examine(corpus, held_out, progress.note)
+    with progress.counting("reading the pairs", unit="pairs"):
+        return examine(corpus, held_out, lambda stage: progress.stage(stage, 0))
 
 
 def _open(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:

@@ -110,5 +110,7 @@ def _new_bar() -> "Bar":
 
 
 def count_text(done: int, total: int | None, unit: str) -> str:
-    """How much of a stage is done, such as "1,200 of 3,000 texts"."""
+    """How much of a stage is done, such as "1,200 of 3,000 texts", or "" for a stage without counts."""
+    if not done and total is None:
+        return ""
     return f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}"

@@ -71,7 +71,7 @@ class NotebookProgress(Progress):
             return
         name, done, _, unit = self._stage
         self._stage, seconds = None, time.monotonic() - self._stage_start
-        if self._handle is not None and seconds > _PATIENCE_SECONDS:
+        if self._handle is not None and done and seconds > _PATIENCE_SECONDS:
             self.note(f"{name}: {done:,} {unit} in {duration(seconds)}")
 
     def result(self, part: object) -> None:
