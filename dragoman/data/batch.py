@@ -1,13 +1,19 @@
 """The `Batch` record: padded ids and their lengths, as `dragoman.data` hands them to models and training."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import index
 
 import torch
 from torch import Tensor
 
+from dragoman.devices.checks import check_ids, check_lengths
+from dragoman.display import shape_text
+from dragoman.errors import DataError
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Batch:
     """Sentence pairs as padded ids: B sentences, S source positions, T target positions. Ids and lengths are int64.
 
@@ -24,6 +30,11 @@ class Batch:
     soft_ids, soft_probs
         With teachers, their predictions for each label (B, T, K): tokens and probabilities in float32, which sum to 1,
         or to 0 at padding.
+
+    Raises
+    ------
+    DataError
+        If a tensor has the wrong type or shape, or if a length does not fit its ids.
     """
 
     src_ids: Tensor
@@ -32,6 +43,55 @@ class Batch:
     tgt_lengths: Tensor
     soft_ids: Tensor | None = None
     soft_probs: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        check_ids("src_ids", self.src_ids)
+        check_ids("tgt_ids", self.tgt_ids)
+        if len(self.src_ids) != len(self.tgt_ids):
+            raise DataError(
+                f"`src_ids` has {len(self.src_ids)} rows, but `tgt_ids` has {len(self.tgt_ids)}. "
+                "Give as many targets as sources."
+            )
+        check_lengths("src_lengths", self.src_lengths, self.src_ids)
+        check_lengths("tgt_lengths", self.tgt_lengths, self.decoder_input)
+
+    def __repr__(self) -> str:
+        tensors = ((field.name, getattr(self, field.name)) for field in fields(self))
+        shapes = (f"{name} {shape_text(tensor.shape)}" for name, tensor in tensors if tensor is not None)
+        return f"<Batch: {', '.join(shapes)}>"
+
+    @classmethod
+    def from_ids(cls, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]] | None = None) -> "Batch":
+        """Pad token ids without control ids: adds eos to the sources, and bos and eos to the targets.
+
+        Parameters
+        ----------
+        src
+            The ids of each source, such as ``tokenizer.encode_batch(texts)``.
+        tgt
+            The ids of each target. None: targets without tokens, whose `decoder_input` is bos, to decode from.
+
+        Returns
+        -------
+        Batch
+
+        Raises
+        ------
+        DataError
+            If the numbers of sources and targets differ, or if an id is not a whole number.
+
+        Examples
+        --------
+        >>> Batch.from_ids([[4, 5], [6]], [[7], [8, 9]])
+        <Batch: src_ids 2 x 3, src_lengths 2, tgt_ids 2 x 4, tgt_lengths 2>
+        """
+        targets = [()] * len(src) if tgt is None else tgt
+        try:
+            src_ids, src_lengths = pad_ids([[*map(index, row), EOS_ID] for row in src], PAD_ID)
+            tgt_ids, tgt_lengths = pad_ids([[BOS_ID, *map(index, row), EOS_ID] for row in targets], PAD_ID)
+        except TypeError:
+            raise DataError("`src` and `tgt` must be lists of lists of ids. Encode texts with a tokenizer.") from None
+        return cls(src_ids, src_lengths, tgt_ids, tgt_lengths - 1)
 
     @property
     def decoder_input(self) -> Tensor:
@@ -80,19 +140,19 @@ class Batch:
         soft = (None if each is None else each[:, :tgt] for each in (rows.soft_ids, rows.soft_probs))
         return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths, *soft)
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device | str) -> "Batch":
         """Copy the batch to a device. The copy of a pinned batch to a GPU is asynchronous.
 
         Parameters
         ----------
         device
-            The device of the new tensors.
+            The device of the new tensors, such as "cuda".
 
         Returns
         -------
         Batch
         """
-        non_blocking = device.type == "cuda"
+        non_blocking = torch.device(device).type == "cuda"
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
@@ -109,6 +169,6 @@ def pad_ids(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]
     """Rows of ids as one padded (B, longest) int64 tensor and their lengths (B,)."""
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
     padded = torch.full((len(rows), int(lengths.max()) if len(rows) else 0), pad_id, dtype=torch.int64)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = torch.as_tensor(row, dtype=torch.int64)
+    for number, row in enumerate(rows):
+        padded[number, : len(row)] = torch.as_tensor(row, dtype=torch.int64)
     return padded, lengths

@@ -1,1 +1,1 @@
-"""Torch devices, precisions, threads and memory, for everything that computes with torch."""
+"""Torch devices, precisions, threads, memory and checks of tensors, for everything that computes with torch."""

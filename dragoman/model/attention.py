@@ -14,12 +14,20 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.devices.checks import check_attention_inputs, check_mask, check_mask_shape, check_whole_number
+from dragoman.errors import ConfigError, DataError
+
 Mask = Tensor
 """Boolean and broadcastable to (B, H, T, S): True where a query may attend to a key."""
+
+Cache = dict[nn.Module, tuple[Tensor, Tensor]]
+"""Keys and values (B, H, positions, K) of each attention module of a decoder. A new cache is `{}`."""
 
 
 def attention_scores(query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H T S"]:
     """Scores Q K^T / sqrt(K) of each query with each key, before the mask and the softmax (equation 1)."""
+    if query.size(-1) != key.size(-1):
+        raise DataError(f"`query` and `key` must have one width, but have {query.size(-1)} and {key.size(-1)}.")
     return query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
 
 
@@ -33,6 +41,8 @@ def attention_weights(
     scores = attention_scores(query, key)
     if mask is None:
         return torch.softmax(scores, dim=-1)
+    check_mask(mask)
+    check_mask_shape(mask, scores.shape)
     # The lowest finite number instead of -inf: a row with every key masked would give NaN, also in the gradient.
     weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
     return weights.masked_fill(~mask, 0.0)
@@ -59,9 +69,20 @@ class MultiHeadAttention(nn.Module):
         Dropout rate of the attention weights.
     bias
         Whether the four projections have biases.
+
+    Raises
+    ------
+    ConfigError
+        If a size is not a whole number above 0, or if `num_heads` does not divide `d_model`.
     """
 
-    def __init__(self, d_model: int, num_heads: int, dropout: float, bias: bool) -> None:
+    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0, bias: bool = True) -> None:
+        check_whole_number("d_model", d_model)
+        check_whole_number("num_heads", num_heads)
+        if d_model % num_heads:
+            raise ConfigError(
+                f"`d_model` must be a multiple of `num_heads` ({num_heads}), but is {d_model}. Change one of them."
+            )
         super().__init__()
         self.num_heads = num_heads
         self.in_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
@@ -85,6 +106,7 @@ class MultiHeadAttention(nn.Module):
         value: Float[Tensor, "B S D"],
         mask: Mask | None = None,
         weights: list[Tensor] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend from each query to the keys and project the weighted sums of the values.
 
@@ -99,6 +121,9 @@ class MultiHeadAttention(nn.Module):
             `torch.nn.MultiheadAttention`. Without a mask every query attends to every key.
         weights
             If a list is given, the attention weights (B, H, T, S) before dropout are appended to it.
+        cache
+            If a dict is given, queries also attend to the keys of earlier calls with it. S counts them, too. Keys and
+            values of a memory (`key` is not `query`) are projected in the first call only.
 
         Returns
         -------
@@ -107,31 +132,61 @@ class MultiHeadAttention(nn.Module):
 
         Raises
         ------
-        TypeError
-            If `mask` is not Boolean.
+        DataError
+            If `mask` is not Boolean or does not broadcast, or if the shapes of the inputs do not fit.
         """
-        if mask is not None and mask.dtype != torch.bool:
-            raise TypeError(
-                f"`mask` must be Boolean, True where a query may attend to a key, but its dtype is {mask.dtype}. "
-                "Convert an additive mask with `mask == 0`."
-            )
-        queries, keys, values = self.project(query, key, value)
-        if weights is None:
-            rate = self.dropout.p if self.training else 0.0
-            heads = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=rate)
-        else:
-            weights.append(attention_weights(queries, keys, mask))
-            heads = self.dropout(weights[-1]) @ values
+        if mask is not None:
+            check_mask(mask)
+        d_model = self.in_weight.size(1)
+        try:
+            if query is not key and (value is not key or key.size(0) != query.size(0)):  # torch may broadcast them
+                check_attention_inputs(query, key, value, d_model)
+            heads = self._attend_heads(query, key, value, mask, weights, cache)
+        except (RuntimeError, TypeError, ValueError, AttributeError):
+            check_attention_inputs(query, key, value, d_model)
+            if mask is not None:
+                num_keys = cache[self][0].size(2) if cache else key.size(1)
+                check_mask_shape(mask, (len(query), self.num_heads, query.size(1), num_keys))
+            raise
         return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
-    def project(
-        self, query: Float[Tensor, "B T D"], key: Float[Tensor, "B S D"], value: Float[Tensor, "B S D"]
-    ) -> tuple[Tensor, ...]:
-        """The projected queries (B, H, T, K), keys and values (B, H, S, K) of all heads."""
+    def _attend_heads(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Mask | None,
+        weights: list[Tensor] | None,
+        cache: Cache | None,
+    ) -> Float[Tensor, "B H T K"]:
+        """The weighted sums of the values of each head."""
+        if cache is None:
+            queries, keys, values = self.project(query, key, value)
+        else:
+            queries, keys, values = self._project_new(query, key, value, cache)
+        if weights is None:
+            rate = self.dropout.p if self.training else 0.0
+            return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=rate)
+        weights.append(attention_weights(queries, keys, mask))
+        return self.dropout(weights[-1]) @ values  # type: ignore[no-any-return]
+
+    def project(self, *inputs: Float[Tensor, "B _ D"]) -> tuple[Tensor, ...]:
+        """The projected queries (B, H, T, K), keys and values (B, H, S, K) of all heads. Of a query alone, queries."""
         in_weights = self.in_weight.chunk(3)
         in_biases = (None, None, None) if self.in_bias is None else self.in_bias.chunk(3)
-        projected = map(functional.linear, (query, key, value), in_weights, in_biases)
+        projected = map(functional.linear, inputs, in_weights, in_biases)
         return tuple(self._split_heads(hidden) for hidden in projected)
+
+    def _project_new(self, query: Tensor, key: Tensor, value: Tensor, cache: Cache) -> tuple[Tensor, ...]:
+        """Project what the cache does not have yet, store it there, and return queries, all keys and all values."""
+        if key is not query and self in cache:  # cross-attention: the memory is the same in every step
+            return *self.project(query), *cache[self]
+        queries, *new = self.project(query, key, value)
+        keys, values = (
+            (torch.cat(parts, dim=2) for parts in zip(cache[self], new, strict=True)) if self in cache else new
+        )
+        cache[self] = keys, values
+        return queries, keys, values
 
     def _split_heads(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         rows, length, width = hidden.shape

@@ -11,6 +11,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.devices.checks import check_ids, check_vocabulary, check_whole_number
+from dragoman.errors import ConfigError, DataError
+
 
 def sinusoidal_positions(
     length: int, d_model: int, start: int = 0, device: torch.device | None = None
@@ -18,7 +21,7 @@ def sinusoidal_positions(
     """Positional encoding of positions `start` to `start + length - 1` (section 3.5).
 
     Dimension 2i is sin(pos / 10000^(2i / d_model)), and dimension 2i + 1 is the cosine of the same angle. The numbers
-    are computed on demand, so sequences can have any length. `d_model` must be even.
+    are computed on demand, so sequences can have any length. Raises ConfigError if `d_model` is odd.
     """
     angles = _angles(length, d_model, start, device)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
@@ -37,9 +40,14 @@ def marian_positions(
 
 def _angles(length: int, d_model: int, start: int, device: torch.device | None) -> Float[Tensor, "T K"]:
     """The angles pos / 10000^(2i / d_model), one for each pair of dimensions: K is d_model / 2."""
+    if d_model % 2:
+        raise ConfigError(f"`d_model` must be even for sinusoidal positions, but is {d_model}.")
     positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
     dimensions = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
     return positions[:, None] * torch.exp(dimensions * (-math.log(10000.0) / d_model))
+
+
+_POSITIONS = ("sinusoidal", "marian", "learned")
 
 
 class Embedding(nn.Module):
@@ -63,16 +71,29 @@ class Embedding(nn.Module):
         vector per position (table 3, row E).
     max_positions
         Number of learned positions. The other two kinds have no limit.
+
+    Raises
+    ------
+    ConfigError
+        If a size is not a whole number above 0, or if the kind of positions is unknown.
     """
+
+    ids_name = "ids"
+    """What errors call the ids."""
 
     def __init__(
         self, vocab_size: int, d_model: int, dropout: float, positions: str = "sinusoidal", max_positions: int = 0
     ) -> None:
+        check_whole_number("vocab_size", vocab_size)
+        check_whole_number("d_model", d_model)
+        if positions not in _POSITIONS:
+            raise ConfigError(f"`positions` must be one of {', '.join(_POSITIONS)}, but is {positions!r}.")
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
         self.positions: nn.Parameter | None = None
         if positions == "learned":
+            check_whole_number("max_positions", max_positions)
             self.positions = nn.Parameter(torch.empty(max_positions, d_model))
             nn.init.normal_(self.positions, std=0.1)
         self._compute_positions = marian_positions if positions == "marian" else sinusoidal_positions
@@ -83,16 +104,27 @@ class Embedding(nn.Module):
         positions = self._compute_positions.__name__ if self.positions is None else f"{len(self.positions)} learned"
         return f"{self.weight.size(0)}, {self.weight.size(1)}, positions={positions}"
 
-    def forward(self, ids: Int64[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Embed ids (B, T) at positions 0 to T - 1. Raises ValueError if T exceeds the learned positions."""
-        tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
-        return self.dropout(tokens + self.table(0, ids.size(1)))  # type: ignore[no-any-return]
+    def forward(self, ids: Int64[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
+        """Embed ids (B, T) at the positions from `start` on.
+
+        Raises DataError for ids of another shape or type, outside the vocabulary, or beyond the learned positions.
+        """
+        check_ids(self.ids_name, ids, self.weight.device)
+        try:
+            tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
+        except IndexError:
+            check_vocabulary(self.ids_name, ids, self.weight.size(0))
+            raise
+        return self.dropout(tokens + self.table(start, ids.size(1)))  # type: ignore[no-any-return]
 
     def table(self, start: int, length: int) -> Float[Tensor, "T D"]:
-        """Vectors (length, D) of the positions from `start` on. Raises ValueError beyond the learned positions."""
+        """Vectors (length, D) of the positions from `start` on. Raises DataError beyond the learned positions."""
         if self.positions is None:
             d_model = self.weight.size(1)
             return self._compute_positions(length, d_model, start, self.weight.device).to(self.weight.dtype)
         if start + length > self.positions.size(0):
-            raise ValueError(f"position {start + length} is beyond the {self.positions.size(0)} learned positions")
+            raise DataError(
+                f"`{self.ids_name}` must have at most {self.positions.size(0)} tokens, the learned positions "
+                f"(`max_positions`), but has {start + length}."
+            )
         return self.positions[start : start + length]

@@ -6,6 +6,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.devices.checks import check_whole_number, describe_value
+from dragoman.errors import ConfigError, DataError
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
@@ -32,9 +35,18 @@ class FeedForward(nn.Module):
         Dropout rate after the activation.
     activation
         A key of `ACTIVATIONS`: "relu", "gelu" or "swish".
+
+    Raises
+    ------
+    ConfigError
+        If a size is not a whole number above 0, or if the activation is unknown.
     """
 
-    def __init__(self, d_model: int, d_ff: int, dropout: float, activation: str) -> None:
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0, activation: str = "relu") -> None:
+        check_whole_number("d_model", d_model)
+        check_whole_number("d_ff", d_ff)
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"`activation` must be one of {', '.join(ACTIVATIONS)}, but is {activation!r}.")
         super().__init__()
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
@@ -49,5 +61,11 @@ class FeedForward(nn.Module):
         return f"activation={self.activation.__name__}"
 
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Transform each position (B, T, D)."""
-        return self.outer(self.dropout(self.activation(self.inner(hidden))))  # type: ignore[no-any-return]
+        """Transform each position (B, T, D). Raises DataError for another width."""
+        try:
+            return self.outer(self.dropout(self.activation(self.inner(hidden))))  # type: ignore[no-any-return]
+        except (RuntimeError, TypeError):
+            width = self.inner.in_features
+            if getattr(hidden, "shape", (0,))[-1] == width:
+                raise
+            raise DataError(f"`hidden` must be a tensor (B, T, {width}), but is {describe_value(hidden)}.") from None

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from dragoman.config import ModelSettings
-from dragoman.model.attention import Mask, MultiHeadAttention
+from dragoman.model.attention import Cache, Mask, MultiHeadAttention
 from dragoman.model.feed_forward import FeedForward
 
 
@@ -81,17 +81,19 @@ class DecoderLayer(nn.Module):
         memory: Float[Tensor, "B S D"],
         self_mask: Mask,
         memory_mask: Mask,
-        self_weights: list[Tensor] | None = None,
-        cross_weights: list[Tensor] | None = None,
+        weights: tuple[list[Tensor] | None, list[Tensor] | None] = (None, None),
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Transform target positions (B, T, D) with the encoder's output, the memory (B, S, D).
 
-        `self_mask` broadcasts to (B, H, T, T), `memory_mask` to (B, H, T, S). If `self_weights` or `cross_weights` is a
-        list, the attention weights are appended to it.
+        `self_mask` broadcasts to (B, H, T, T), `memory_mask` to (B, H, T, S). If the first or second of `weights` is a
+        list, the weights of self-attention or of cross-attention are appended to it. With a `cache`, `hidden` has new
+        positions only, and they attend to earlier ones, too.
         """
-        hidden = self.self_attn_residual(hidden, lambda x: self.self_attn(x, x, x, self_mask, self_weights))
+        self_weights, cross_weights = weights
+        hidden = self.self_attn_residual(hidden, lambda x: self.self_attn(x, x, x, self_mask, self_weights, cache))
         hidden = self.cross_attn_residual(
-            hidden, lambda x: self.cross_attn(x, memory, memory, memory_mask, cross_weights)
+            hidden, lambda x: self.cross_attn(x, memory, memory, memory_mask, cross_weights, cache)
         )
         return self.feed_forward_residual(hidden, self.feed_forward)  # type: ignore[no-any-return]
 

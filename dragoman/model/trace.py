@@ -10,7 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from dragoman.devices.checks import describe_value
 from dragoman.display import html_table, shape_text
+from dragoman.errors import DataError
 from dragoman.model.attention import MultiHeadAttention, attention_scores, attention_weights
 from dragoman.model.embedding import Embedding
 
@@ -60,6 +62,8 @@ class Trace(Mapping[str, Tensor]):
 @torch.no_grad()
 def trace_modules(model: nn.Module, batch: TracedBatch) -> Trace:
     """Run `model` on the batch and record the outputs of its modules. Use `Transformer.trace`."""
+    if not isinstance(batch, TracedBatch):
+        raise DataError(f"`batch` must be a `dragoman.Batch`, but is {describe_value(batch)}. Use `Batch.from_ids`.")
     tensors: dict[str, Tensor] = {}
     names = {module: name for name, module in model.named_modules() if name}
 

@@ -16,8 +16,9 @@ from dragoman.bundle.weights import Arrays
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
+from dragoman.devices.checks import check_lengths, check_memory, check_whole_number
 from dragoman.devices.device import build_without_values
-from dragoman.model.attention import Mask
+from dragoman.model.attention import Cache, Mask
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer
 from dragoman.model.masks import causal_mask, padding_mask
@@ -68,12 +69,12 @@ class Decoder(nn.Module):
         memory: Float[Tensor, "B S D"],
         self_mask: Mask,
         memory_mask: Mask,
-        self_weights: list[Tensor] | None = None,
-        cross_weights: list[Tensor] | None = None,
+        weights: tuple[list[Tensor] | None, list[Tensor] | None] = (None, None),
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Transform embedded targets (B, T, D) into final states (B, T, D), all positions at once."""
+        """Transform embedded targets (B, T, D) into final states (B, T, D). Arguments are as for `DecoderLayer`."""
         for layer in self.layers:
-            hidden = layer(hidden, memory, self_mask, memory_mask, self_weights, cross_weights)
+            hidden = layer(hidden, memory, self_mask, memory_mask, weights, cache)
         return self.norm(hidden)  # type: ignore[no-any-return]
 
 
@@ -114,12 +115,15 @@ class Transformer(nn.Module):
     """
 
     def __init__(self, settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> None:
+        check_whole_number("src_vocab_size", src_vocab_size)
+        check_whole_number("tgt_vocab_size", tgt_vocab_size)
         check_shape(settings)
         check_vocabularies(settings, src_vocab_size, tgt_vocab_size)
         super().__init__()
         self.settings = settings
         self.src_embedding = _embedding(settings, src_vocab_size)
         self.tgt_embedding = _embedding(settings, tgt_vocab_size)
+        self.src_embedding.ids_name, self.tgt_embedding.ids_name = "src_ids", "tgt_ids"
         self.encoder = Encoder(settings)
         self.decoder = Decoder(settings)
         self.projection = nn.Linear(settings.d_model, tgt_vocab_size, bias=settings.projection_bias)
@@ -243,8 +247,9 @@ class Transformer(nn.Module):
         Tensor
             The memory (B, S, D). The decoder masks its padding positions, so their values have no meaning.
         """
-        mask = padding_mask(src_lengths, src_ids.size(1))
-        return self.encoder(self.src_embedding(src_ids), mask, weights)  # type: ignore[no-any-return]
+        hidden = self.src_embedding(src_ids)
+        check_lengths("src_lengths", src_lengths, src_ids)
+        return self.encoder(hidden, padding_mask(src_lengths, src_ids.size(1)), weights)  # type: ignore[no-any-return]
 
     def decode(
         self,
@@ -253,6 +258,7 @@ class Transformer(nn.Module):
         src_lengths: Int64[Tensor, "B"],
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Compute the final states of the decoder, the input of `projection`.
 
@@ -268,15 +274,24 @@ class Transformer(nn.Module):
             Number of tokens of each source without padding (B,).
         self_weights, cross_weights
             If a list is given, the attention weights of each layer are appended to it: (B, H, T, T) and (B, H, T, S).
+        cache
+            A dict, `{}` at first, which keeps the keys and values of each layer from call to call. `tgt_ids` are then
+            the tokens after those of earlier calls, and each token is computed once. `memory` must stay the same.
 
         Returns
         -------
         Tensor
             The states (B, T, D).
         """
-        masks = causal_mask(tgt_ids.size(1), tgt_ids.device), padding_mask(src_lengths, memory.size(1))
-        hidden = self.tgt_embedding(tgt_ids)
-        return self.decoder(hidden, memory, *masks, self_weights, cross_weights)  # type: ignore[no-any-return]
+        past = cache[self.decoder.layers[0].self_attn][0].size(2) if cache else 0  # type: ignore[index]
+        hidden = self.tgt_embedding(tgt_ids, past)
+        check_memory(memory, tgt_ids, self.settings.d_model)
+        check_lengths("src_lengths", src_lengths, memory)
+        # With a cache, only the rows of the new positions.
+        self_mask = causal_mask(past + tgt_ids.size(1), tgt_ids.device)[past:]
+        memory_mask = padding_mask(src_lengths, memory.size(1))
+        weights = self_weights, cross_weights
+        return self.decoder(hidden, memory, self_mask, memory_mask, weights, cache)  # type: ignore[no-any-return]
 
     def attention(
         self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], tgt_ids: Int64[Tensor, "B T"]

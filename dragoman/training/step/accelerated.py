@@ -17,7 +17,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.model.attention import Mask, MultiHeadAttention, attention_weights
+from dragoman.model.attention import Cache, Mask, MultiHeadAttention, attention_weights
 from dragoman.model.embedding import Embedding
 from dragoman.model.feed_forward import FeedForward
 from dragoman.model.layers import Residual
@@ -61,11 +61,11 @@ class AcceleratedEmbedding(Embedding):
     dtype: torch.dtype
     sums: Tensor | None = None
 
-    def forward(self, ids: Int64[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    def forward(self, ids: Int64[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
         """As `Embedding`. Raises IndexError for an id without an embedding."""
-        positions = self.table(0, ids.size(1))
+        positions = self.table(start, ids.size(1))
         if positions.requires_grad or self.weight.dtype != torch.float32 or not fused.active(self.weight):
-            return super().forward(ids).to(self.dtype)
+            return super().forward(ids, start).to(self.dtype)
         dropout = _dropout_bits(self.dropout, *ids.shape, self.weight.size(1))
         return fused.embed(self.weight, ids, positions, dropout, self.dtype, self.sums)
 
@@ -78,9 +78,10 @@ class _Attention(MultiHeadAttention):
         value: Float[Tensor, "B S D"],
         mask: Mask | None = None,
         weights: list[Tensor] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        if weights is not None or key is not value:
-            return super().forward(query, key, value, mask, weights)
+        if weights is not None or cache is not None or key is not value:
+            return super().forward(query, key, value, mask, weights, cache)
         width, bias = query.size(-1), self.in_bias
         if query is key:
             queries, packed = fused.linear(query, self.in_weight, bias), None

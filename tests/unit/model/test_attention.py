@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.model.attention import MultiHeadAttention, attention_weights
-from dragoman.model.masks import causal_mask
 
 
 def random_attention(bias: bool = True, dropout: float = 0.0) -> MultiHeadAttention:
@@ -79,12 +78,6 @@ def test_query_without_keys_gets_zeros_before_the_output_projection(with_weights
     others = attention(query, key, value)
     others[1, 2] = output[1, 2]
     torch.testing.assert_close(output, others, atol=1e-5, rtol=0)
-
-
-def test_mask_that_is_not_boolean_raises() -> None:
-    for mask in (torch.zeros(5, 7), causal_mask(7, torch.device("cpu")).long()):
-        with pytest.raises(TypeError, match=rf"`mask` must be Boolean.*dtype is {mask.dtype}"):
-            random_attention()(*inputs(), mask)
 
 
 def test_dropout_acts_on_the_weights_with_and_without_returning_them() -> None:

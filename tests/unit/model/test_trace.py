@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.data.batch import Batch
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.model.transformer import Transformer
 
 SIZES = {"d_model": 8, "num_heads": 8, "d_ff": 16}
@@ -69,7 +69,7 @@ def test_a_trace_has_every_tensor_of_the_pass_in_order(norm_first: bool) -> None
 
 def test_a_trace_leaves_no_hook_behind_even_after_an_error() -> None:
     model = Transformer.build(6, 6, **SIZES)
-    with pytest.raises(IndexError):
+    with pytest.raises(DataError, match="the largest is 99"):
         model.trace(Batch(torch.tensor([[99]]), torch.tensor([1]), torch.tensor([[1, 2]]), torch.tensor([1])))
     model.trace(small_batch())
     assert not any(module._forward_hooks for module in model.modules())

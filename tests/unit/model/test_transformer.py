@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import PRESETS, ModelSettings
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.model.embedding import Embedding, marian_positions, sinusoidal_positions
 from dragoman.model.transformer import Transformer
 
@@ -67,7 +67,7 @@ def test_embeddings_are_scaled_by_the_square_root_of_d_model() -> None:
 def test_sequence_longer_than_the_learned_positions_raises() -> None:
     model = Transformer(replace(SMALL, positions="learned", max_positions=8), 20, 20).eval()
     src, tgt = _inputs()
-    with pytest.raises(ValueError, match="position 9 is beyond the 8 learned"):
+    with pytest.raises(DataError, match=r"at most 8 tokens, the learned positions .`max_positions`., but has 9"):
         model.encode(src, SRC_LENGTHS)
     model.decode(tgt, model.encode(src[:, :8], SRC_LENGTHS.clamp(max=8)), SRC_LENGTHS.clamp(max=8))
 
