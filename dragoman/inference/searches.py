@@ -109,7 +109,7 @@ class CompiledSearch:
             range(workers),
             workers,
             give_up=waiting.give_up,
-            watch=(lambda _: count_share(1 - len(waiting) / count)) if is_counting() else None,
+            watch=(lambda _: count_share(1 - len(waiting) / count)) if count and is_counting() else None,
         )
         return waiting.found
 
