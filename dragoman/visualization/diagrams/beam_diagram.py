@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dragoman.visualization.arguments import check_count, check_text
-from dragoman.visualization.diagrams.drawing import INK, SOFT, Block, Drawing, fitting_points
+from dragoman.visualization.diagrams.drawing import INK, SOFT, Block, Drawing
 from dragoman.visualization.figures.figure import COLORS, drawing_style
 from dragoman.visualization.figures.labels import readable_labels
 from dragoman.visualization.models import OneTranslator, trained_model_of
@@ -68,33 +70,35 @@ def _search(trained: "TrainedModel", text: str, beam_size: int) -> "list[BeamNod
 
 
 def _draw_tree(nodes: "list[BeamNode]", beam_size: int) -> "Figure":
-    columns = 1 + max(node.position for node in nodes)
-    ranks: dict[int, int] = {}
-    for position in range(columns):
-        places = [place for place, node in enumerate(nodes) if node.position == position]
-        ranks |= {place: rank for rank, place in enumerate(sorted(places, key=lambda place: -nodes[place].log_prob))}
-    high = _ROW * max(ranks.values()) + 0.1
+    ranks = _ranks(nodes)
+    columns, high = 1 + nodes[-1].position, 0.1 + _ROW * max(ranks)
     labels = readable_labels(node.token for node in nodes)
     with drawing_style():
         drawing = Drawing(max(5.5, 0.5 + columns * _COLUMN))
         root = Block(0.25, high + _SIZE[1] / 2, 0.0, 0.0)
         blocks: list[Block] = []
-        for place, node in enumerate(nodes):
-            x, y = 0.95 + node.position * _COLUMN, high - ranks[place] * _ROW
-            block = drawing.block((x, y), "", _KINDS[node.state], size=_SIZE)
-            points = fitting_points(labels.texts[place], 8.0, _SIZE[0] - 0.1)
-            color = INK if node.state != "pruned" else SOFT
-            drawing.label((x, block.y + 0.07), labels.texts[place], "center", points, color, labels.fonts)
-            drawing.label(
-                (x, block.y - 0.09), f"{node.log_prob:.2f}", "center", 6.5, SOFT if node.state == "pruned" else INK
-            )
+        for node, rank, name in zip(nodes, ranks, labels.texts, strict=True):
+            foot = 0.95 + node.position * _COLUMN, high - rank * _ROW
+            block = drawing.block(foot, "", _KINDS[node.state], size=_SIZE)
+            drawing.token((block.x, block.y + 0.07), name, labels.fonts, _SIZE[0] - 0.1)
+            drawing.label((block.x, block.y - 0.1), f"{node.log_prob:.2f}", "center", 6.5, INK)
             parent = root if node.parent < 0 else blocks[node.parent]
-            if node.state != "pruned" or node.best:
-                color = _BEST if node.best else SOFT
-                drawing.curve((parent.right, parent.y), (block.left, block.y), color, 2.0 if node.best else 0.8)
+            if node.best or node.state != "pruned":
+                color, width = (_BEST, 2.0) if node.best else (SOFT, 0.8)
+                drawing.curve((parent.right, parent.y), (block.left, block.y), color, width)
             blocks.append(block)
         notes = "orange: the translation, blue: in the beam, green: finished, white: pruned"
         if columns == _MOST_STEPS:
             notes += f", first {_MOST_STEPS} steps"
-        drawing.title(f"Beam search with {beam_size} hypotheses", notes)
+        drawing.title(f"Beam search with beam size {beam_size}", notes)
         return drawing.finish()
+
+
+def _ranks(nodes: "list[BeamNode]") -> list[int]:
+    """The rank of each node in its step, from 0 for the most probable."""
+    steps: dict[int, list[float]] = {}
+    for node in nodes:
+        steps.setdefault(node.position, []).append(-node.log_prob)
+    ranks = {position: np.argsort(np.argsort(costs, kind="stable")) for position, costs in steps.items()}
+    rest = {position: iter(found.tolist()) for position, found in ranks.items()}
+    return [next(rest[node.position]) for node in nodes]

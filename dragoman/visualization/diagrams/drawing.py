@@ -104,21 +104,22 @@ class Drawing:
         return block
 
     def label(
-        self,
-        place: Point,
-        text: str,
-        align: str = "left",
-        points: float = NOTE_POINTS,
-        color: str = SOFT,
-        fonts: Sequence[str] = (OWN_FONT,),
+        self, place: Point, text: str, align: str = "left", points: float = NOTE_POINTS, color: str = SOFT
     ) -> None:
         """Write lines of text whose middle is at `place`, aligned "left", "center" or "right"."""
-        lines = text.split("\n")
         x, y = place
+        lines = text.split("\n")
         for index, line in enumerate(lines):
             above = ((len(lines) - 1) / 2 - index) * points * _LINE
-            self._text((x, y + above), line, points, color, align).set_fontfamily(list(fonts))
+            self._text((x, y + above), line, points, color, align)
         self._grow(y + len(lines) * points * _LINE / 2)
+
+    def token(self, place: Point, text: str, fonts: Sequence[str], width: float, align: str = "center") -> None:
+        """Write a text of any script with these fonts, at most `width` inches wide."""
+        drawn = self._text(place, text, BLOCK_POINTS, INK, align)
+        drawn.set_fontfamily(list(fonts))
+        needed = drawn.get_window_extent().width / self.figure.dpi
+        drawn.set_fontsize(BLOCK_POINTS * min(1.0, width / max(1e-6, needed)))
 
     def title(
         self, text: str, notes: str = "", left_top: float | None = None, fonts: Sequence[str] = (OWN_FONT,)
@@ -133,8 +134,9 @@ class Drawing:
         y = self._height - 0.1 if is_beside else self._height + needed
         self._text((0.05, y), text, TITLE_POINTS, INK, "left").set_fontweight("bold")
         self._grow(y + 0.1)
-        if notes:
-            self.label((0.05, y - 0.2 - (lines - 1) / 2 * NOTE_POINTS * _LINE), notes, fonts=fonts)
+        for index, line in enumerate(notes.split("\n")):
+            drawn = self._text((0.05, y - 0.2 - index * NOTE_POINTS * _LINE), line, NOTE_POINTS, SOFT, "left")
+            drawn.set_fontfamily(list(fonts))
 
     def times(self, x: float, y: float, number: int, align: str) -> None:
         """Write how often a frame is repeated, "6 x"."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from dragoman.errors import ConfigError
 from dragoman.visualization.arguments import check_count, check_text
 from dragoman.visualization.diagrams.architecture import AnyArchitecture, Architecture, architecture_of
-from dragoman.visualization.diagrams.drawing import INK, SOFT, Drawing, Tower, fitting_points
+from dragoman.visualization.diagrams.drawing import INK, SOFT, Drawing, Tower
 from dragoman.visualization.diagrams.sublayers import add_output
 from dragoman.visualization.figures.figure import COLORS, drawing_style
 from dragoman.visualization.figures.labels import readable_labels
@@ -109,8 +109,7 @@ def _draw_bars(drawing: Drawing, example: _Distribution, middle: float) -> None:
         size = max(0.01, probability * _LONGEST_BAR), 0.17
         bar = Rectangle((_BARS, y - 0.085), *size, facecolor=COLORS[1] if is_chosen else "#a8a8a8")
         drawing.axes.add_patch(bar)
-        points = fitting_points(name, 8.5, _BARS - _PANEL - 0.2)
-        drawing.label((_BARS - 0.08, y), name, "right", points, INK, names.fonts)
+        drawing.token((_BARS - 0.08, y), name, names.fonts, _BARS - _PANEL - 0.2, "right")
         text = f"{probability:.1%}" + (", chosen" if is_chosen else "")
         drawing.label((_BARS + 0.06 + size[0], y), text, color=INK if is_chosen else SOFT)
 

@@ -143,6 +143,6 @@ def test_the_next_token_is_that_of_the_inspection(trained: TrainedModel) -> None
 def test_the_tree_of_a_search_has_the_tokens_of_the_translation(trained: TrainedModel) -> None:
     inspection = inspect_text(trained, "one two three")
     drawn = texts(visualization.plot_beam_tree(trained, "one two three"))
-    assert "Beam search with 3 hypotheses" in drawn
+    assert "Beam search with beam size 3" in drawn
     assert {node.token for node in inspection.beam if node.best} <= set(drawn)
     assert f"{inspection.beam[0].log_prob:.2f}" in drawn
