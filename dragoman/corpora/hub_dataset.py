@@ -6,7 +6,7 @@ cache. `datasets` does not run data sets that are Python scripts. For these, the
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,6 +26,7 @@ _CONVERTED = "refs/convert/parquet"
 _CONVERTED_FILE = re.compile(r"([^/]+)/(?:partial-)?([^/]+)/\d+\.parquet")
 _CONTAINER = "translation"
 _MOST_LISTED = 70
+_BATCH_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,13 @@ class WantedCorpus:
 class HubDataset:
     """A configuration of a data set whose files are on this machine. `revision` is the commit on the hub.
 
-    `splits` has the rows of each split. An empty `license` means that the card does not state one.
+    `splits` has an iterable data set of `datasets` for each split. An empty `license` means that the card states none.
     """
 
     config: str
     revision: str
     license: str
-    splits: Mapping[str, Iterable[Mapping[str, Any]]]
+    splits: Mapping[str, Any]
 
 
 def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
@@ -215,23 +216,31 @@ def _pair_in(config: str) -> tuple[str, str] | None:
     return None
 
 
-def read_pairs(rows: Iterable[Mapping[str, Any]], wanted: WantedCorpus) -> Iterator[tuple[str, str]]:
-    """The texts of both sides, in order. A text that is missing is "".
+def read_pairs(rows: Any, wanted: WantedCorpus) -> Iterator[tuple[str, str]]:
+    """The texts of both sides of a split, in order. A text that is missing is "".
 
     Raises ConfigError if the columns of the texts are not clear, and DataError if a file is damaged.
     """
     columns: tuple[str, str] | None = None
     nested = False
     with _read_errors(wanted.data_set):
-        for row in rows:
+        for batch in rows.iter(_BATCH_ROWS):
             if columns is None:
+                row = {key: values[0] for key, values in batch.items()}
                 nested = not wanted.columns and isinstance(row.get(_CONTAINER), Mapping)
                 columns = _choose_columns(row[_CONTAINER] if nested else row, wanted)
-            texts = (row[_CONTAINER] or {}) if nested else row
-            src, tgt = (texts.get(column) or "" for column in columns)
-            if not (isinstance(src, str) and isinstance(tgt, str)):
-                raise DataError(f"{wanted.data_set} has no texts in {' and '.join(columns)}. Choose with `--columns`.")
-            yield src, tgt
+            sides = (_side(batch[_CONTAINER], column) if nested else batch[column] for column in columns)
+            for src, tgt in zip(*sides, strict=True):
+                if not (isinstance(src or "", str) and isinstance(tgt or "", str)):
+                    message = (
+                        f"{wanted.data_set} has no texts in {' and '.join(columns)}. Choose others with `--columns`."
+                    )
+                    raise DataError(message)
+                yield src or "", tgt or ""
+
+
+def _side(translations: list[Mapping[str, Any] | None], language: str) -> list[Any]:
+    return [(texts or {}).get(language) for texts in translations]
 
 
 def _choose_columns(texts: Mapping[str, Any], wanted: WantedCorpus) -> tuple[str, str]:
