@@ -6,8 +6,8 @@ from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Any, overload
 
-from dragoman.bundle import resolve_model_folder
-from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
+from dragoman.bundle import Card, resolve_model_folder
+from dragoman.config import SETTINGS, Config, DataSettings, InferenceSettings, check_config
 from dragoman.config.fields import SettingValue, did_you_mean
 from dragoman.config.history import RENAMED
 from dragoman.counting import count_items, counting, start_window
@@ -50,7 +50,7 @@ class Translator:
     aligner
         Reads the model's attention. Without it, there are no alignments, and terms and markers cannot be placed.
     trained_models
-        The models behind the search, if they were loaded from folders.
+        The models behind the search, for functions that look inside them.
 
     Raises
     ------
@@ -193,8 +193,10 @@ class Translator:
         max_src_tokens
             Length of the longest source that the model was trained on, in tokens. Longer texts are split.
         """
-        longest = _max_src_tokens(model, max_src_tokens)
-        return cls(TransformerSearch([model]), tokenizers, settings, longest, Aligner([model], tokenizers))
+        config = Config(data=DataSettings(max_tokens=max_src_tokens), model=model.settings, inference=settings)
+        trained = TrainedModel(model, tokenizers, config, Card())
+        longest, aligner = _max_src_tokens(model, max_src_tokens), Aligner([model], tokenizers)
+        return cls(TransformerSearch([model]), tokenizers, settings, longest, aligner, [trained])
 
     def translate(
         self,

@@ -47,8 +47,5 @@ def trained_model_of(translator: object, name: str = "translator") -> "TrainedMo
             f"`{name}` is an ensemble of {len(models)} models. Give one, such as `{name}.trained_models[0]`."
         )
     if not models:
-        raise ConfigError(
-            f"`{name}` was made from a model in memory, without its settings. "
-            "Load one with `dragoman.load`, or make it with `Translator.from_trained`."
-        )
+        raise ConfigError(f"`{name}` has a search, but no model to look into. Load one with `dragoman.load`.")
     return replace(models[0], config=replace(models[0].config, inference=translator.settings))

@@ -12,9 +12,11 @@ import torch
 from dragoman import visualization
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.errors import ConfigError, DataError
+from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
+from dragoman.visualization.figures.figure import svg_of
 
 MODEL = ModelSettings(preset="tiny")
 ODD = ModelSettings(preset="custom", d_model=9, num_heads=3)
@@ -143,20 +145,20 @@ def test_a_wrong_argument_is_an_error_of_one_line(name: str, arguments: Callable
             assert any(part in message for part in named), (parameter, value, message)
 
 
-def test_a_model_that_no_figure_can_choose(trained: TrainedModel) -> None:
+def test_ensembles_and_other_engines_are_refused_with_the_way_out(trained: TrainedModel) -> None:
     ensemble = Translator.from_trained([trained, trained])
-    one_of_them = r"is an ensemble of 2 models\. Give one, such as `\w+\.trained_models\["
     in_memory = Translator.from_model(trained.model, trained.tokenizers, trained.config.inference, 24)
+    other = Translator(TransformerSearch([trained.model]), trained.tokenizers, trained.config.inference, 24)
     for draw in (
         visualization.plot_transformer,
         partial(visualization.plot_heads, text="one"),
         partial(visualization.plot_next_token, text="one"),
     ):
-        with pytest.raises(ConfigError, match=one_of_them):
+        with pytest.raises(ConfigError, match=r"an ensemble of 2 models\. Give one, such as `\w+\.trained_models\["):
             draw(ensemble)
-        draw(ensemble.trained_models[1])
-        with pytest.raises(ConfigError, match=r"made from a model in memory, .* `Translator\.from_trained`"):
-            draw(in_memory)
+        with pytest.raises(ConfigError, match=r"has a search, but no model to look into\. Load one with"):
+            draw(other)
+        assert svg_of(draw(in_memory)) == svg_of(draw(ensemble.trained_models[1]))
     with pytest.raises(ConfigError, match="`src_vocab_size` is a size of the model already, but 9 is given"):
         visualization.plot_transformer(trained.model, 9)
     with pytest.raises(ConfigError, match="`model` must be a translator"):
