@@ -1,4 +1,4 @@
-"""The corpora with short names. The facts are those of their cards on the hub in November 2026."""
+"""The corpora with short names. Languages, sizes and licences are those of their cards on the hub."""
 
 from dataclasses import dataclass
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dragoman.errors import DragomanError, ModelError
-from dragoman.exchange.marian_weights import PICKLED, SAFETENSORS
 
 # OWNER/NAME. A relative path such as runs/demo has this form too, so callers look for a folder first.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -42,6 +41,8 @@ def fetch_model(name: str) -> Path:
     ModelError
         If huggingface_hub is not installed, or the model does not exist or cannot be downloaded.
     """
+    from dragoman.exchange.marian_weights import PICKLED, SAFETENSORS  # torch
+
     # Many repositories have both kinds of weights. Download the pickle only if there is no safetensors file.
     folder = _snapshot(name, [*_FILES, SAFETENSORS])
     if not (folder / SAFETENSORS).exists():
