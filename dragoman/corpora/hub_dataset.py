@@ -103,7 +103,7 @@ def _find_files(wanted: WantedCorpus, revision: str, converted: Any) -> tuple[st
     """The configuration, and the builder of `datasets` that knows the addresses of its files."""
     from datasets import get_dataset_config_names, load_dataset_builder
     from datasets.data_files import EmptyDatasetError
-    from datasets.exceptions import DataFilesNotFoundError
+    from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError
 
     name = wanted.data_set
     if converted is not None:
@@ -115,6 +115,11 @@ def _find_files(wanted: WantedCorpus, revision: str, converted: Any) -> tuple[st
         return config, load_dataset_builder(name, config, revision=revision)
     except (EmptyDatasetError, DataFilesNotFoundError):
         raise DataError(f"{name} has no files that `datasets` reads. Choose another data set.") from None
+    except DatasetNotFoundError:  # its name was found before
+        raise DataError(
+            f"{name} cannot be downloaded without permission. Accept its conditions on its page of the hub, and log in "
+            "with `hf auth login`."
+        ) from None
 
 
 def _license(info: Any) -> str:

@@ -1,6 +1,6 @@
 """A small server that answers as the Hugging Face hub does, with data sets in the layouts of the real ones.
 
-The client finds it through HF_ENDPOINT.
+The client finds it through HF_ENDPOINT. Data sets named "gated" refuse downloads.
 """
 
 import hashlib
@@ -128,6 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _file(self, name: str, revision: str, path: str) -> None:
         files = self.server.files_at(name, revision)
+        if name.endswith("/gated"):
+            return self._send(401, b"", {"X-Error-Code": "GatedRepo"})
         if files is None or path not in files:
             return self._send(404, b"", {"X-Error-Code": "EntryNotFound" if files else "RepoNotFound"})
         content = files[path]

@@ -62,6 +62,7 @@ DATA_SETS = {
     "Helsinki-NLP/tatoeba": {"main": {"README.md": card("cc-by-2.0", {}), "tatoeba.py": b"import datasets"}},
     "bentrevett/multi30k": {"main": multi30k(MULTI30K)},
     "Someone/table": {"main": {"README.md": b"# A table\n", "train.csv": b"id,input,output\n1,One dog,Ein Hund\n"}},
+    "Someone/gated": {"main": OPUS},
     "Someone/empty": {"main": {"README.md": b"# Nothing\n"}},
     "Someone/damaged": {"main": {"train.parquet": b"PAR1 damaged PAR1"}},
     "wmt/wmt18": {
@@ -225,6 +226,7 @@ def test_a_commit_and_columns_can_be_chosen(hub: StandInHub) -> None:
             ConfigError,
             r"no column `translation` or columns with en and de\. It has id, input, output",
         ),
+        ("Someone/gated", "en-de", DataError, r"Someone/gated cannot be downloaded without permission"),
         ("Someone/empty", "en-de", DataError, r"Someone/empty has no files that `datasets` reads"),
         ("Someone/damaged", "en-de", DataError, r"Someone/damaged cannot be read \("),
         ("wmt18", "kk-en", DataError, r"wmt/wmt18, configuration kk-en, has no sentence pair"),
