@@ -1,8 +1,9 @@
 """The `Batch` record: padded ids and their lengths, as `dragoman.data` hands them to models and training."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import index
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -61,7 +62,9 @@ class Batch:
         return f"<Batch: {', '.join(shapes)}>"
 
     @classmethod
-    def from_ids(cls, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]] | None = None) -> "Batch":
+    def from_ids(
+        cls, src: Sequence[Iterable[SupportsIndex]], tgt: Sequence[Iterable[SupportsIndex]] | None = None
+    ) -> "Batch":
         """Pad token ids without control ids: adds eos to the sources, and bos and eos to the targets.
 
         Parameters

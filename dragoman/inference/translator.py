@@ -91,7 +91,8 @@ class Translator:
 
     def __repr__(self) -> str:
         cards = [trained.card for trained in self.trained_models]
-        languages = f"{cards[0].src_lang or '?'} to {cards[0].tgt_lang or '?'}, " if cards else ""
+        named = cards and (cards[0].src_lang or cards[0].tgt_lang)
+        languages = f"{cards[0].src_lang or '?'} to {cards[0].tgt_lang or '?'}, " if named else ""
         models = f"{len(cards)} models, " if len(cards) > 1 else ""
         return f"<Translator: {languages}{models}beam size {self.settings.beam_size}>"
 
@@ -419,9 +420,14 @@ _ONE_TEXT = "`texts` must be a list of texts. For a single text, pass [text]."
 
 def _check_texts(texts: object) -> list[str]:
     """The texts as a list. Raises ConfigError unless they are strings. A single string would be read as letters."""
-    found: list[Any] = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else [None]
-    if not all(isinstance(text, str) for text in found):
+    if isinstance(texts, str):
         raise ConfigError(_ONE_TEXT)
+    if not isinstance(texts, Iterable):
+        raise ConfigError(f"`texts` must be a list of texts, but is {texts!r:.60}.")
+    found: list[Any] = list(texts)
+    for number, text in enumerate(found, 1):
+        if not isinstance(text, str):
+            raise ConfigError(f"`texts` must be a list of texts, but text {number} is {text!r:.60}.")
     return found
 
 

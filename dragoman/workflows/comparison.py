@@ -7,6 +7,7 @@ A system is a model or a file of translations. The metrics and significance test
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
@@ -20,6 +21,9 @@ from dragoman.workflows.evaluation import EvaluationTexts, check_test_languages,
 from dragoman.workflows.models import ModelRequest, load_model
 from dragoman.workflows.progress import QUIET, Progress
 
+if TYPE_CHECKING:
+    from dragoman.inference.translator import Translator
+
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
@@ -28,7 +32,7 @@ class ComparisonRequest:
     Parameters
     ----------
     a, b
-        The systems: each a model folder, a run, or a file with one translation per line.
+        The systems: each a model folder, a run, a loaded translator, or a file with one translation per line.
     src, ref
         The files of the sources and the references. Of files with both sides, the source or target is read.
     models
@@ -43,8 +47,8 @@ class ComparisonRequest:
         Whether a text that is clearly in another language than expected is an error.
     """
 
-    a: str
-    b: str
+    a: "str | Translator"
+    b: "str | Translator"
     src: str
     ref: str
     models: ModelRequest = field(default_factory=ModelRequest)
@@ -96,8 +100,8 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
         training_text = prefetch_first(texts_of_side(Path(request.train), 1, *languages, request.layout))
     written = _read_translations(request, len(test.sources))
     a, b = (
-        _translate(path, test, request, progress) if output is None else output
-        for path, output in zip((request.a, request.b), written, strict=True)
+        _translate(system, test, request, progress) if output is None else output
+        for system, output in zip((request.a, request.b), written, strict=True)
     )
     lang = a.lang or b.lang or test.tgt_lang
     if request.check_languages:
@@ -105,7 +109,7 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
             check_test_languages(test, request.src, request.ref, progress)
         for name, output in zip((request.a, request.b), written, strict=True):
             if output is not None:  # a model's output is never the wrong file, however bad it is
-                check_same_language(output.texts, test.references, name, SKIP_FLAG)
+                check_same_language(output.texts, test.references, str(name), SKIP_FLAG)
     tokenize = request.tokenize or tokenizer_for(lang)
     return compare_outputs(test.sources, test.references, a.texts, b.texts, tokenize, training_text)
 
@@ -113,7 +117,11 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
 def _read_translations(request: ComparisonRequest, num_sources: int) -> list[_Output | None]:
     """Read the translations of both systems: None for a model."""
     written: list[_Output | None] = []
-    for path in (Path(request.a), Path(request.b)):
+    for system in (request.a, request.b):
+        if not isinstance(system, str):
+            written.append(None)
+            continue
+        path = Path(system)
         if not path.exists():
             raise DataError(
                 f"{path} does not exist. Name a model folder, a run, or a file with one translation per line."
@@ -136,11 +144,14 @@ def _read_translations(request: ComparisonRequest, num_sources: int) -> list[_Ou
     return written
 
 
-def _translate(path: str, test: EvaluationTexts, request: ComparisonRequest, progress: Progress) -> _Output:
-    model = load_model(replace(request.models, paths=(path,)), progress)
+def _translate(
+    system: "str | Translator", test: EvaluationTexts, request: ComparisonRequest, progress: Progress
+) -> _Output:
+    named: dict[str, Any] = {"paths": (system,)} if isinstance(system, str) else {"translator": system}
+    model = load_model(replace(request.models, **named), progress)
     check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
     if request.check_languages:
         languages = {"src_lang": model.src_lang, "tgt_lang": model.tgt_lang}
         check_test_languages(replace(test, **languages), request.src, request.ref, progress)
-    with progress.counting(f"translating with {path}", len(test.sources)):
+    with progress.counting(f"translating with {system}", len(test.sources)):
         return _Output(model.translator.translate(test.sources, **model.overrides), model.tgt_lang)

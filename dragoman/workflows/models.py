@@ -138,6 +138,11 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
 def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[TrainedModel]":
     """Load the models of a request, or return those of its translator. Raises ModelError."""
     if request.translator is not None:
+        if not request.translator.trained_models:
+            raise ModelError(
+                "the translator has no Transformer, because it was made from another search. Use `Translator.load`, "
+                "`from_trained` or `from_model`."
+            )
         return request.translator.trained_models
     for path in request.paths:
         require_model(path, request.hint)

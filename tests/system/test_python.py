@@ -1,5 +1,7 @@
 """`import dragoman`: train, load, evaluate, compare, inspect, plan and check, and the errors of the command line."""
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +14,12 @@ import dragoman
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError, ConfigError, DataError, DragomanError, ModelError
+from dragoman.training.run.lock import lock_run
 from dragoman.visualization.inspection.inspection import Inspection
 
 SIZES: dict[str, Any] = {"preset": "custom", "d_model": 16, "d_ff": 16, "num_heads": 2, "vocab_size": 300}
+MODEL = "must be a path, a run or a translator, but is"
+HUB = "`model` must be a path, a run, or a model of the hub as owner/name, but is <Translator: en to de, beam size 5>."
 SMALL: dict[str, Any] = SIZES | {"max_steps": 4, "device": "cpu", "test_fraction": 0.1, "train_seed": 2}
 
 
@@ -25,9 +30,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.en").write_text("".join(f"{pair.src}\n" for pair in pairs), encoding="utf-8")
     (folder / "text.de").write_text("".join(f"{pair.tgt}\n" for pair in pairs), encoding="utf-8")
     (folder / "short.de").write_text("Eins.\n", encoding="utf-8")
+    (folder / "few.en").write_text("".join(f"{pair.src}\n" for pair in pairs[:20]), encoding="utf-8")
+    (folder / "few.de").write_text("".join(f"{pair.tgt}\n" for pair in pairs[:20]), encoding="utf-8")
+    for name in ("empty", "corpus"):
+        (folder / name).mkdir()
+    (folder / "corpus" / "text.en").write_text("One.\n", encoding="utf-8")
     (folder / "unclear.toml").write_text("[train]\nmax_step = 3\n", encoding="utf-8")
     dragoman.train(folder / "text.en", folder / "text.de", folder / "run", **SMALL)
     return folder
+
+
+@pytest.fixture(scope="module")
+def translator(folder: Path) -> dragoman.Translator:
+    return dragoman.load(folder / "run", device="cpu")
 
 
 @pytest.fixture
@@ -136,6 +151,16 @@ MISTAKES: list[tuple[str, str, Callable[[], object]]] = [
     ("ModelError", "inspect none Hello", lambda: dragoman.inspect("none", "Hello")),
     ("DataError", "check none.en none.de", lambda: dragoman.check("none.en", "none.de")),
     ("ConfigError", "check text.en text.de text.en", lambda: dragoman.check("text.en", "text.de", "text.en")),
+    ("ConfigError", "train --src text.en --tgt text.de --train.max-minutes x",
+     lambda: dragoman.train("text.en", "text.de", max_minutes="x")),
+    ("ModelError", "evaluate text.en --src text.en --ref text.de",
+     lambda: dragoman.evaluate("text.en", "text.en", "text.de")),
+    ("ModelError", "evaluate empty --src text.en --ref text.de", lambda: dragoman.load("empty")),
+    ("ModelError", "evaluate corpus --src text.en --ref text.de", lambda: dragoman.load("corpus")),
+    ("DataError", "compare none run --src text.en --ref text.de",
+     lambda: dragoman.compare("none", dragoman.load("run", device="cpu"), "text.en", "text.de")),
+    ("ConfigError", "check text.en text.de --dev text.en text.de text.en",
+     lambda: dragoman.check("text.en", "text.de", dev=["text.en", "text.de", "text.en"])),
 ]  # fmt: skip
 
 
@@ -159,7 +184,94 @@ def test_what_is_no_run_or_no_model_is_refused(inside: Path) -> None:
         dragoman.Run("none")
     with pytest.raises(ModelError, match="owner/name"):
         dragoman.load("none")
-    with pytest.raises(ConfigError, match="from 1 to 30"):
-        dragoman.Run("run").test_sentence(0)
     with pytest.raises(ConfigError, match="`src` is given, but `tgt` is not"):
         dragoman.train("text.en")
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (
+            lambda t: dragoman.evaluate(None, "text.en", "text.de"),
+            f"`model` {MODEL} None.",
+        ),
+        (lambda t: dragoman.evaluate(t, 1, "text.de"), "`src` must be a path, but is 1."),
+        (
+            lambda t: dragoman.compare("text.de", 2, "text.en", "text.de"),
+            f"`b` {MODEL} 2.",
+        ),
+        (lambda t: dragoman.inspect(t, ["Hello"]), "`text` must be a string, but is ['Hello']."),
+        (lambda t: dragoman.inspect(None, "Hello"), f"`model` {MODEL} None."),
+        (
+            lambda t: dragoman.load(t),
+            HUB,
+        ),
+        (lambda t: dragoman.train(src=1, tgt="text.de"), "`src` must be a path, but is 1."),
+        (lambda t: dragoman.train("text.en", "text.de", out=3), "`out` must be a path, but is 3."),
+        (
+            lambda t: dragoman.plan("text.en", "text.de", config=3),
+            "`config` must be a path or a list of paths, but is 3.",
+        ),
+        (
+            lambda t: dragoman.check(),
+            "`files` must be one file with both sides, or two aligned files, but none is given.",
+        ),
+        (lambda t: dragoman.Run(None), "`path` must be a path, but is None."),
+        (
+            lambda t: dragoman.Run("run").test_sentence("1"),
+            "`number` must be a whole number from 1 to 30, but is '1'.",
+        ),
+        (lambda t: dragoman.Run("run").test_sentence(0), "`number` must be a whole number from 1 to 30, but is 0."),
+        (lambda t: t(None), "`texts` must be a list of texts, but is None."),
+        (lambda t: t(3), "`texts` must be a list of texts, but is 3."),
+        (lambda t: t([1]), "`texts` must be a list of texts, but text 1 is 1."),
+        (lambda t: t(["a", None]), "`texts` must be a list of texts, but text 2 is None."),
+        (lambda t: t("a", beam_size="5"), '`inference.beam_size` must be a whole number, but is "5".'),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_one_line(
+    inside: Path, translator: dragoman.Translator, call: Callable[[dragoman.Translator], object], line: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        call(translator)
+    assert str(refusal.value) == line
+
+
+def test_a_translator_of_a_model_in_memory_is_evaluated_compared_and_inspected(
+    inside: Path, translator: dragoman.Translator
+) -> None:
+    [trained] = translator.trained_models
+    memory = dragoman.Translator.from_model(trained.model, trained.tokenizers, trained.config.inference, 100)
+    assert repr(memory) == "<Translator: beam size 5>"
+    files, found = ("few.en", "few.de"), translator("Where is the station?")
+    assert memory("Where is the station?") == found
+    (own, other) = (dragoman.evaluate(each, *files, beam_size=1).whole for each in (memory, translator))
+    assert own == other
+    comparison = dragoman.compare(memory, translator, *files, beam_size=1)
+    assert comparison.metrics[0].a == comparison.metrics[0].b
+    assert dragoman.inspect(memory, "Where is the station?").tgt.text == found
+
+
+def test_a_run_loads_its_model_once_until_it_has_a_new_one(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder / "run", tmp_path / "run")
+    run = dragoman.Run(copy)
+    first = run.translator("cpu")
+    assert run.translator("cpu") is first
+    model = run.model
+    os.utime(model / "manifest.json", ns=(1, 1))
+    assert run.translator("cpu") is not first
+
+
+def test_a_run_that_another_process_trains_is_read_but_not_continued(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder / "run", tmp_path / "run")
+    with (copy / "log.jsonl").open("a", encoding="utf-8") as log:
+        log.write('{"event": "validation", "st')  # what a reader sees while a line is written
+    with lock_run(copy):
+        run = dragoman.Run(copy)
+        assert run.card.steps == 4
+        assert [record["step"] for record in run._records()] == [4]
+        with pytest.raises(CheckpointError, match=rf"is being trained by another process \(id {os.getpid()}\)"):
+            run.resume(max_steps=9)
+    shutil.rmtree(copy / "checkpoints")
+    with lock_run(copy), pytest.raises(DataError, match="is a run without a checkpoint yet"):
+        dragoman.Run(copy)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from dragoman.errors import ConfigError, ModelError
-from dragoman.workflows.api.keywords import overrides_of_keywords
+from dragoman.workflows.api.keywords import CORPUS_KEYWORDS, check_path, check_paths, overrides_of_keywords
 from dragoman.workflows.api.notebook import default_progress, show_counts_in_notebooks
 from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
@@ -84,7 +84,7 @@ def train(
     """
     request = _run_request({"src": src, "tgt": tgt, "data": data, **settings}, config)
     if out is not None:
-        request = replace(request, out=Path(out))
+        request = replace(request, out=check_path("out", out))
     return train_in(replace(request, out=request.folder), default_progress())
 
 
@@ -122,8 +122,10 @@ def _run_request(settings: Mapping[str, object], config: PathName | Sequence[Pat
         raise ConfigError(
             f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as `data`."
         )
-    files = [config] if isinstance(config, str | os.PathLike) else config
-    return RunRequest(tuple(map(Path, files)), overrides_of_keywords(settings))
+    for name in CORPUS_KEYWORDS:
+        if settings.get(name) is not None:
+            check_path(name, settings[name])
+    return RunRequest(check_paths("config", config), overrides_of_keywords(settings))
 
 
 def load(model: PathName | Run, *models: PathName | Run, device: str = "auto") -> "Translator":
@@ -162,7 +164,7 @@ def load(model: PathName | Run, *models: PathName | Run, device: str = "auto") -
 
 def _folder_of(model: PathName | Run) -> Path:
     """The folder of a model. A model of the hub is imported first. Raises ModelError."""
-    path = Path(model)
+    path = check_path("model", model, ", a run, or a model of the hub as owner/name")
     if path.exists() or isinstance(model, Run):
         return path
     from dragoman.exchange.hub import is_hub_name
@@ -212,17 +214,18 @@ def evaluate(
     ConfigError, DataError, ModelError
         As the command `dragoman evaluate`.
     """
-    request = EvaluationRequest(str(ref), str(src), model=_model_request(model, settings), checklist=checklist)
-    return evaluate_test(replace(request, train=tuple(map(str, train))), default_progress())
+    files = str(check_path("ref", ref)), str(check_path("src", src))
+    request = EvaluationRequest(*files, model=_model_request(model, settings), checklist=checklist)
+    return evaluate_test(replace(request, train=tuple(map(str, check_paths("train", train)))), default_progress())
 
 
-def compare(a: PathName | Run, b: PathName | Run, src: PathName, ref: PathName, **settings: object) -> "Comparison":
+def compare(a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: object) -> "Comparison":
     """Compare two systems on a test set: which one is better, and is the difference significant?
 
     Parameters
     ----------
-    a, b : str, Path or Run
-        A model folder, a run, or a file with one translation per line.
+    a, b : str, Path, Run or Translator
+        A model folder, a run, a loaded translator, or a file with one translation per line.
     src, ref : str or Path
         The sources and the references.
     **settings
@@ -239,7 +242,9 @@ def compare(a: PathName | Run, b: PathName | Run, src: PathName, ref: PathName, 
         As the command `dragoman compare`.
     """
     models = ModelRequest(overrides=overrides_of_keywords(settings, ("inference",)))
-    request = ComparisonRequest(str(Path(a)), str(Path(b)), str(src), str(ref), models)
+    systems = [_model_request(model, {}, name) for name, model in (("a", a), ("b", b))]
+    first, second = (model.translator or model.paths[0] for model in systems)
+    request = ComparisonRequest(first, second, str(check_path("src", src)), str(check_path("ref", ref)), models)
     return compare_systems(request, default_progress())
 
 
@@ -271,7 +276,10 @@ def check(
     ConfigError, DataError
         As the command `dragoman check`.
     """
-    train, dev, test = (tuple(map(str, part)) for part in (files, dev, test))
+    if not files:
+        raise ConfigError("`files` must be one file with both sides, or two aligned files, but none is given.")
+    parts = {"files": files, "dev": dev, "test": test}
+    train, dev, test = (tuple(map(str, check_paths(name, part))) for name, part in parts.items())
     return check_files(CorpusFiles(train, dev, test, src_lang, tgt_lang), default_progress())
 
 
@@ -299,13 +307,18 @@ def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     from dragoman.visualization.inspection.inspection_page import DisplayedInspection
     from dragoman.workflows.inspection import InspectionRequest, inspect_model
 
+    if not isinstance(text, str):
+        raise ConfigError(f"`text` must be a string, but is {text!r:.60}.")
     request = InspectionRequest(_model_request(model, settings), text)
     return DisplayedInspection.of(inspect_model(request, default_progress()))
 
 
-def _model_request(model: AnyModel, settings: Mapping[str, object]) -> ModelRequest:
-    """The request for a model, which may be loaded already."""
+def _model_request(model: object, settings: Mapping[str, object], name: str = "model") -> ModelRequest:
+    """The request for a model, which may be loaded already. `name` is the argument, for the error."""
     overrides = overrides_of_keywords(settings, ("inference",))
-    if isinstance(model, str | os.PathLike):
-        return ModelRequest((str(Path(model)),), overrides)
-    return ModelRequest(overrides=overrides, translator=model)
+    if not isinstance(model, str | os.PathLike):
+        from dragoman.inference.translator import Translator
+
+        if isinstance(model, Translator):
+            return ModelRequest(overrides=overrides, translator=model)
+    return ModelRequest((str(check_path(name, model, ", a run or a translator")),), overrides)

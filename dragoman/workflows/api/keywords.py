@@ -45,6 +45,19 @@ def overrides_of_keywords(settings: Mapping[str, object], tables: Iterable[str] 
     return overrides
 
 
+def check_path(name: str, value: object, others: str = "") -> Path:
+    """The path in an argument. Raises ConfigError for other types. `others` are further things that it may be."""
+    if isinstance(value, str | os.PathLike):
+        return Path(value)
+    raise ConfigError(f"`{name}` must be a path{others}, but is {value!r:.60}.")
+
+
+def check_paths(name: str, value: object) -> tuple[Path, ...]:
+    """The paths in an argument that is one path or a list of paths. Raises ConfigError for other types."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(check_path(name, each, " or a list of paths") for each in values)
+
+
 def _flatten(settings: Mapping[str, object]) -> Iterable[tuple[str, object]]:
     for keyword, value in settings.items():
         if isinstance(value, Mapping):

@@ -11,8 +11,10 @@ from dragoman.bundle.card import read_card
 from dragoman.counting import counting
 from dragoman.display import html_page, html_table
 from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.files import MANIFEST
 from dragoman.training.run.frozen_settings import frozen_config
-from dragoman.workflows.api.keywords import overrides_of_keywords
+from dragoman.training.run.lock import LOCK
+from dragoman.workflows.api.keywords import check_path, overrides_of_keywords
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import Progress
@@ -75,9 +77,12 @@ class Run(os.PathLike[str]):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = check_path("path", path)
+        self._translators: dict[str, tuple[object, Translator]] = {}
         require_model(self.path)
         if frozen_config(self.path) is None:
+            if (self.path / LOCK).exists() or (self.path / "data").is_dir():
+                raise DataError(f"{self.path} is a run without a checkpoint yet. Wait for one, or train again.")
             raise DataError(f"{self.path} is not a run. Name a folder that `dragoman.train` has written.")
 
     def __fspath__(self) -> str:
@@ -165,7 +170,7 @@ class Run(os.PathLike[str]):
         return RunReport(path)
 
     def translator(self, device: str = "auto") -> "Translator":
-        """Load the run's best model.
+        """Load the run's best model, once for each device until the run has a better one.
 
         Parameters
         ----------
@@ -178,7 +183,11 @@ class Run(os.PathLike[str]):
         """
         from dragoman.inference.translator import Translator
 
-        return Translator.load(self.path, device)
+        folder = self.model
+        version = folder, (folder / MANIFEST).stat().st_mtime_ns
+        if device not in self._translators or self._translators[device][0] != version:
+            self._translators[device] = version, Translator.load(folder, device)
+        return self._translators[device][1]
 
     def test_sentence(self, number: int = 1) -> TestSentence:
         """Translate a sentence of the test set, or of the validation set if the run has no test set.
@@ -205,8 +214,8 @@ class Run(os.PathLike[str]):
         store = open_stored_part(self.path, "test") or open_stored_part(self.path, "dev")
         if store is None:
             raise ModelError(f"{self.path} has no test or validation data. Translate a text of your own instead.")
-        if not 1 <= number <= len(store):
-            raise ConfigError(f"`number` must be from 1 to {len(store)}, but is {number}.")
+        if number not in range(1, len(store) + 1):
+            raise ConfigError(f"`number` must be a whole number from 1 to {len(store)}, but is {number!r}.")
         source, reference = store.src_text(number - 1), store.tgt_text(number - 1)
         return TestSentence(source, reference, self.translator().translate([source])[0])
 

@@ -67,6 +67,49 @@ def test_a_trace_has_every_tensor_of_the_pass_in_order(norm_first: bool) -> None
     assert trace["decoder.layers.0.cross_attn.scores"].shape == (2, 8, 3, 4)
 
 
+@pytest.mark.parametrize("tie", ["all", "decoder", "none"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "marian", "learned"])
+def test_a_trace_of_every_kind_of_model_has_all_shapes(positions: str, tie: str) -> None:
+    """B = 2 sentences, S = 4, T = 3, H = 8 heads of width 1, D = 8, F = 16, V = 6."""
+    sizes = {**SIZES, "num_encoder_layers": 1, "num_decoder_layers": 1, "max_positions": 20}
+    model = Transformer.build(6, 6, **sizes, positions=positions, tie=tie).eval()
+    trace, attention = model.trace(small_batch()), dict[str, tuple[int, ...]]()
+    for name, num_queries, num_keys in (("encoder.self", 4, 4), ("decoder.self", 3, 3), ("decoder.cross", 3, 4)):
+        side, kind = name.split(".")
+        part, queries, keys = f"{side}.layers.0.{kind}_attn", (2, 8, num_queries, 1), (2, 8, num_keys, 1)
+        scores, output = (2, 8, num_queries, num_keys), (2, num_queries, 8)
+        attention |= {f"{part}.queries": queries, f"{part}.keys": keys, f"{part}.values": keys}
+        attention |= {f"{part}.scores": scores, f"{part}.weights": scores, f"{part}.heads": queries, part: output}
+        attention |= {f"{part}_residual": output, f"{part}_residual.norm": output}
+    expected = attention | {"logits": (2, 3, 6)}
+    for side, length in (("src", 4), ("tgt", 3)):
+        stack = "encoder" if side == "src" else "decoder"
+        names = ["", ".layers.0", ".layers.0.feed_forward_residual", ".layers.0.feed_forward_residual.norm", ".norm"]
+        names += [".layers.0.feed_forward", ".layers.0.feed_forward.outer"]
+        expected |= {f"{stack}{name}": (2, length, 8) for name in names}
+        expected[f"{stack}.layers.0.feed_forward.inner"] = (2, length, 16)
+        expected |= {f"{side}_embedding": (2, length, 8), f"{side}_embedding.tokens": (2, length, 8)}
+        expected[f"{side}_embedding.positions"] = (length, 8)
+    assert {name: tuple(tensor.shape) for name, tensor in trace.items()} == expected
+    page = trace._repr_html_()
+    assert all(f'<td style="text-align: left">{name}</td>' in page for name in expected)
+    table = model.parameter_table()
+    names = [name for row in table for name in (row.name, *row.shared_with)]
+    assert sorted(names) == sorted(name for name, _ in model.named_parameters(remove_duplicate=False))
+    assert table.total == sum(each.numel() for each in model.parameters())
+    assert all(row.name in table._repr_html_() for row in table)
+
+
+def test_a_batch_is_made_of_lists_of_ids_and_prints_its_shapes() -> None:
+    batch = Batch.from_ids([[4, 5, 5], (4,)], [[4, 5], torch.tensor([5])])
+    assert repr(batch) == "<Batch: src_ids 2 x 4, src_lengths 2, tgt_ids 2 x 4, tgt_lengths 2>"
+    expected = small_batch()
+    for name in ("src_ids", "src_lengths", "tgt_ids", "tgt_lengths"):
+        assert torch.equal(getattr(batch, name), getattr(expected, name))
+    assert Batch.from_ids([[4], [5, 5]]).decoder_input.tolist() == [[1], [1]]
+    assert batch.to("cpu").src_ids.equal(batch.src_ids)
+
+
 def test_a_trace_leaves_no_hook_behind_even_after_an_error() -> None:
     model = Transformer.build(6, 6, **SIZES)
     with pytest.raises(DataError, match="the largest is 99"):
