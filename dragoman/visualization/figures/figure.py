@@ -6,7 +6,7 @@ of pyplot, so no window opens and no global registry keeps a figure alive.
 
 import io
 import os
-from base64 import b64encode
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -80,14 +80,21 @@ def _figure_class() -> type["Figure"]:
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
-        # Comes before the picture of `%matplotlib inline`, which is not sharp. Notebooks that are opened without being
-        # trusted show PNG, but no SVG.
-        def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], Any]:
+        # PNG and not SVG, which notebooks that are opened without being trusted do not show.
+        def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
             data = png_of(self)
             width, height = (round(int.from_bytes(data[at : at + 4]) / _SHARPNESS) for at in (16, 20))
-            return {"image/png": b64encode(data).decode()}, {"image/png": {"width": width, "height": height}}
+            return data, {"width": width, "height": height}
 
+    if shell := _notebook():  # else `%matplotlib inline` would draw the figure with half the resolution
+        shell.display_formatter.formatters["image/png"].for_type(NotebookFigure, NotebookFigure._repr_png_)
     return NotebookFigure
+
+
+def _notebook() -> Any:
+    """The shell of IPython that runs this code, or None."""
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
 
 
 def count_steps(axes: "Axes") -> None:
