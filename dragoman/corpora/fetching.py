@@ -151,7 +151,7 @@ def fetch(
     columns : list of str
         The columns of the sources and the targets. By default, "translation", or columns with the languages as names.
     revision : str
-        A commit or a branch of the data set. By default, the newest commit.
+        A commit of the data set. By default, the newest.
 
     Returns
     -------

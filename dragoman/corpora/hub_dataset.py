@@ -79,6 +79,8 @@ def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
         with disk_errors(Path(constants.HF_HUB_CACHE)):
             config, builder = _find_files(wanted, revision, converted)
             progress.note(f"{name}, configuration {config}, commit {revision[:12]}, licence {license_ or 'not stated'}")
+            if any("/partial-" in url for urls in builder.config.data_files.values() for url in urls):
+                progress.note("the copy in Parquet has only the first part of this data set")
             builder.config.data_files = {
                 split: [_download(url, progress) for url in urls] for split, urls in builder.config.data_files.items()
             }
@@ -160,24 +162,34 @@ def _converted_files(name: str, info: Any) -> dict[str, dict[str, list[str]]]:
 def _download(url: str, progress: Progress) -> str:
     """The local path of a file of the hub, which is downloaded into the client's cache."""
     from huggingface_hub import hf_hub_download
-    from tqdm import tqdm
 
     found = re.fullmatch(r"hf://datasets/([^@]+)@([0-9a-f]+)/(.+)", url)
     if found is None:  # an address outside the hub, which the card may name
         return url
     data_set, revision, file = found.groups()
+    bar = _bar_class(f"downloading {file}", progress)
+    return hf_hub_download(data_set, file, repo_type="dataset", revision=revision, tqdm_class=bar)
+
+
+def _bar_class(stage: str, progress: Progress) -> Any:
+    """A class of bars for the hub's client, which report to `progress` instead of drawing themselves."""
+    from tqdm import tqdm
 
     class StageBar(tqdm):  # type: ignore[misc]
-        """Reports to `progress` instead of drawing a bar."""
-
         def __init__(self, *arguments: Any, **settings: Any) -> None:
             super().__init__(*arguments, **(settings | {"disable": True}))
 
         def update(self, n: float | None = 1) -> None:
             self.n += n or 0
-            progress.stage(f"downloading {file}", int(self.n) // 1000, int(self.total or 0) // 1000 or None, "kB")
+            progress.stage(stage, int(self.n) // 1000, int(self.total or 0) // 1000 or None, "kB")
 
-    return hf_hub_download(data_set, file, repo_type="dataset", revision=revision, tqdm_class=StageBar)
+        def update_transfer(self, n: float) -> None:
+            """Ignore the compressed bytes. With this method, the client's Xet protocol uses one bar, not two."""
+
+        def set_transfer_postfix_str(self, *_: object, **__: object) -> None:
+            """Ignore the speed."""
+
+    return StageBar
 
 
 def choose_config(configs: list[str], wanted: WantedCorpus) -> str:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from dragoman.corpora.hub_dataset import WantedCorpus, choose_config
+from dragoman.corpora.hub_dataset import WantedCorpus, _bar_class, choose_config
 from dragoman.errors import ConfigError
+from dragoman.workflows.progress import Progress
 
 LANGUAGES = "af ar bg bn ca cs cy da el es et eu fa fi ga gl gu he hi hr hu hy id is ka".split()
 
@@ -39,3 +40,22 @@ def test_the_pairs_that_exist_are_listed_up_to_a_limit() -> None:
     with pytest.raises(ConfigError, match=r"does not have ja-zh\. It has de-af, .* and \d+ more") as caught:
         choose_config(configs, WantedCorpus("Someone/corpus", "ja", "zh"))
     assert len(str(caught.value)) < 600
+
+
+class Recording(Progress):
+    """Remembers all reports."""
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[object, ...]] = []
+
+    def stage(self, *report: object) -> None:
+        self.stages.append(report)
+
+
+def test_a_download_reports_its_bytes() -> None:
+    pytest.importorskip("tqdm", reason="the extra hub is not installed")
+    progress = Recording()
+    with _bar_class("downloading x", progress)(total=9000, unit="B") as bar:
+        bar.update(4000)
+        bar.update(5000)
+    assert progress.stages == [("downloading x", 4, 9, "kB"), ("downloading x", 9, 9, "kB")]
