@@ -54,7 +54,7 @@ def drawings(run: Path, folder: Path) -> dict[str, Callable[[], Figure]]:
         "plot_encoding_curves": pictures.plot_encoding_curves,
         "plot_masks": partial(pictures.plot_masks, ["▁Where", "▁is", "</s>", "<pad>"], ["<s>", "▁Wo", "▁ist"], 3, 3),
         "plot_parameter_shares": partial(pictures.plot_parameter_shares, model),
-        "plot_summary": partial(pictures.plot_summary, model, train, model.settings.d_model),
+        "plot_summary": partial(pictures.plot_summary, model, train),
         "plot_schedules": pictures.plot_schedules,
         "plot_schedule": partial(pictures.plot_schedule, train, 512),
         "plot_smoothed_targets": pictures.plot_smoothed_targets,

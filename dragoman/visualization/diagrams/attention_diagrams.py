@@ -39,6 +39,10 @@ def plot_attention(model: AnyArchitecture, kind: AttentionKind = "cross") -> "Fi
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", equation 1 and figure 2, left.
+
+    Examples
+    --------
+    >>> plot_attention(ModelSettings(preset="base"), "decoder_self")
     """
     one = architecture_of(model)
     check_choice("kind", kind, ATTENTION_KINDS)
@@ -119,6 +123,10 @@ def plot_multi_head_attention(model: AnyArchitecture, kind: AttentionKind = "cro
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 3.2.2 and figure 2, right.
+
+    Examples
+    --------
+    >>> plot_multi_head_attention(ModelSettings(preset="base"))
     """
     one = architecture_of(model)
     check_choice("kind", kind, ATTENTION_KINDS)

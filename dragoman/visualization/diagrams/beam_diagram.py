@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dragoman.model.trained import TrainedModel
     from dragoman.visualization.inspection.inspection import BeamNode
 
-_MOST_STEPS, _MOST_BEAMS = 16, 10
+_MOST_STEPS, _MOST_BEAMS = 12, 10
 _COLUMN, _ROW, _SIZE = 1.25, 0.52, (0.98, 0.36)
 _KINDS = {"kept": "feed_forward", "open": "feed_forward", "ended": "softmax", "pruned": "data"}
 _BEST = COLORS[1]
@@ -41,7 +41,7 @@ def plot_beam_tree(translator: "OneTranslator", text: str, beam_size: int | None
     Returns
     -------
     matplotlib.figure.Figure
-        The first 16 steps.
+        The first 12 steps.
 
     Raises
     ------

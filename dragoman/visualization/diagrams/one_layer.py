@@ -34,6 +34,10 @@ def plot_layer(model: AnyArchitecture, stack: Literal["encoder", "decoder"] = "e
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 3.1.
+
+    Examples
+    --------
+    >>> plot_layer(ModelSettings(preset="base", norm_first=False), "decoder")
     """
     one = architecture_of(model)
     check_choice("stack", stack, ("encoder", "decoder"))

@@ -50,6 +50,10 @@ def plot_next_token(model: AnyArchitecture, text: str | None = None, position: i
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 3.4.
+
+    Examples
+    --------
+    >>> plot_next_token(translator, "Where is the station?", position=3)
     """
     one = architecture_of(model)
     position = check_count("position", position)

@@ -42,6 +42,10 @@ def plot_transformer(
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", figure 1.
+
+    Examples
+    --------
+    >>> plot_transformer(Transformer.build(8000, 8000, preset="tiny"))
     """
     one = architecture_of(model, src_vocab_size, tgt_vocab_size)
     with drawing_style():
@@ -122,6 +126,10 @@ def plot_stacks(
     References
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 3.1.
+
+    Examples
+    --------
+    >>> plot_stacks(ModelSettings(preset="base"))
     """
     one = architecture_of(model, src_vocab_size, tgt_vocab_size)
     settings = one.settings

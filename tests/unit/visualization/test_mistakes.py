@@ -68,7 +68,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "queries": (*TOKENS, ["a", "b"]),
     "keys": (*TOKENS, ["a"]),
     "length": SIZE,
-    "d_model": SIZE,
+    "d_model": COUNT,
     "dimensions": ([4], [-1], ["a"], 3, None, "1"),
     "src_tokens": TOKENS,
     "tgt_tokens": TOKENS,
@@ -95,8 +95,9 @@ WRONG: dict[str, tuple[Any, ...]] = {
 }
 # Arguments that one function refuses, and another one takes.
 MORE: dict[tuple[str, str], tuple[Any, ...]] = {
-    ("plot_encodings", "d_model"): (5,),
-    ("plot_encoding_curves", "d_model"): (5,),
+    ("plot_encodings", "d_model"): (5, None),
+    ("plot_encoding_curves", "d_model"): (5, None),
+    ("plot_schedule", "d_model"): (None,),
     ("plot_schedules", "num_steps"): (0,),
 }
 

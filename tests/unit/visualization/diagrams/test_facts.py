@@ -10,6 +10,7 @@ from dragoman import visualization
 from dragoman.config import ModelSettings
 from dragoman.data.batch import Batch
 from dragoman.display import shape_text
+from dragoman.model.masks import causal_mask, padding_mask
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.inspection.inspector import inspect_text
@@ -74,6 +75,8 @@ def test_attention_has_the_shapes_of_a_trace(model: Transformer, shapes: dict[st
     for part in ("queries", "keys", "values", "heads"):
         assert has_shape(heads, shapes[f"{name}.{part}"]), part
     assert has_shape(heads, shapes[name])
+    mask = causal_mask(5, torch.device("cpu")) if kind == "decoder_self" else padding_mask(torch.tensor([7, 6]), 7)
+    assert shape_text(LETTERS.get(size, size) for size in mask.shape) in texts(steps)
 
 
 @pytest.mark.parametrize(

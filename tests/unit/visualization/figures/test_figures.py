@@ -238,6 +238,15 @@ def test_the_extension_selects_the_file_format(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"picture.png", "picture.svg", "picture.pdf"}
 
 
+def test_the_summary_has_the_schedule_of_the_width_of_the_model() -> None:
+    settings = TrainSettings(schedule="noam", max_steps=20, warmup_steps=10)
+    shares, rates = visualization.plot_summary(PRESETS["tiny"], settings).axes
+    assert shares.get_title(loc="left").endswith(" parameters by part")
+    assert points_of(rates.lines[0])[1][-1] == learning_rate(20, settings, PRESETS["tiny"].d_model)
+    with pytest.raises(ConfigError, match="`model` must be a Transformer"):
+        visualization.plot_summary(parameter_table(torch.nn.Linear(2, 2)), settings)
+
+
 def test_summary_plots_a_preset_without_creating_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     from dragoman.cli.main import run_command
 
