@@ -1,9 +1,14 @@
-"""A real Jupyter kernel: every result displays itself without `%matplotlib inline`, and the stop button saves a run."""
+"""A real Jupyter kernel: each flow of a learner, in the few lines that it takes, displays its results.
 
+Figures need no `%matplotlib inline`, and the stop button saves a run.
+"""
+
+import ast
 import time
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import nbformat
@@ -23,18 +28,41 @@ CELLS = {
         model = dragoman.Transformer.build(src_vocab_size=6, tgt_vocab_size=6, **sizes)
         model.parameter_table()""",
     "trace": """
-        src, tgt = torch.tensor([[4, 5, 2]]), torch.tensor([[1, 4, 5, 2]])
-        batch = dragoman.Batch(src, torch.tensor([3]), tgt, torch.tensor([3]))
+        batch = dragoman.Batch.from_ids([[4, 5], [5]], [[4, 5, 4], [5]])
         model.trace(batch)""",
+    "diagram": "dragoman.visualization.plot_transformer(model)",
     "mask": 'dragoman.visualization.plot_masks(["a", "b", "</s>", "<pad>"], ["<s>", "c", "d"], 3, 3)',
     "train": f'run = dragoman.train("text.en", "text.de", "run", max_steps=4, log_every_steps=1, {SIZES}); run',
+    "resume": "run.resume(max_steps=6)",
+    "history": "run.history",
     "curves": """
         %matplotlib inline
         run.plot()""",
     "translate": 'translator = run.translator("cpu"); translator("Where is the station?")',
+    "translate greedily": 'translator("Where is the station?", beam_size=1)',
+    "stream": """
+        for part in translator.stream("Where is the station?", beam_size=1):
+            print(part, end="|", flush=True)""",
+    "full pass": """
+        trained = translator.trained_models[0]
+        model, tokenizers = trained.model, trained.tokenizers
+        batch = dragoman.Batch.from_ids(tokenizers.src.encode_batch(["Where is the station?", "Good morning."]))
+        memory, ids = model.encode(batch.src_ids, batch.src_lengths), batch.decoder_input
+        for _ in range(20):
+            states = model.decode(ids, memory, batch.src_lengths)
+            ids = torch.cat([ids, model.projection(states[:, -1:]).argmax(-1)], dim=1)""",
+    "cache": """
+        cached_ids, cache = batch.decoder_input, {}
+        for _ in range(20):
+            states = model.decode(cached_ids[:, -1:], memory, batch.src_lengths, cache=cache)
+            cached_ids = torch.cat([cached_ids, model.projection(states[:, -1:]).argmax(-1)], dim=1)
+        torch.equal(ids, cached_ids)""",
+    "heads": 'dragoman.visualization.plot_heads(translator, "Where is the station?", layer=1, kind="cross")',
     "inspect": 'dragoman.inspect(translator, "Where is the station?")',
     "report": "run.report",
     "scores": 'dragoman.evaluate(translator, "text.en", "text.de", beam_size=1)',
+    "compare": 'dragoman.compare(run, "text.de", "text.en", "text.de", beam_size=1)',
+    "fine-tune": 'dragoman.train("text.en", "text.de", "tuned", start_from=run, max_steps=2, device="cpu")',
     "check": 'dragoman.check("text.en", "text.de")',
     "mistake": 'dragoman.train(src="text.en", tgt="text.de", max_step=3)',
 }
@@ -53,8 +81,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outputs(folder: Path) -> dict[str, list[Any]]:
     """The outputs of each cell."""
     notebook = nbformat.v4.new_notebook()
-    lines = {name: "\n".join(line.strip() for line in cell.strip().split("\n")) for name, cell in CELLS.items()}
-    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in lines.values()]
+    notebook.cells = [nbformat.v4.new_code_cell(dedent(cell).strip()) for cell in CELLS.values()]
     notebook.cells[-1].metadata["tags"] = ["raises-exception"]
     NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(folder)}}).execute()
     return {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
@@ -70,11 +97,14 @@ def shown(outputs: list[Any]) -> dict[str, str]:
     ("name", "words"),
     [
         ("table", ["projection.weight", "9,206"]),
-        ("trace", ["encoder.layers.0.self_attn.scores", "1 x 8 x 3 x 3"]),
+        ("trace", ["encoder.layers.0.self_attn.scores", "2 x 8 x 3 x 3"]),
         ("train", ["en to de, 4 steps", "chrF2"]),
+        ("resume", ["en to de, 6 steps", "chrF2"]),
         ("inspect", ["<iframe", "Where is the station?"]),
         ("report", ["<iframe"]),
         ("scores", ["BLEU", "95 % interval", "nrefs:1"]),
+        ("compare", ["BLEU", "p (bootstrap)", "100.00"]),
+        ("fine-tune", ["Run(&#x27;tuned&#x27;)", "2 steps"]),
         ("check", ["300 pairs"]),
     ],
 )
@@ -92,7 +122,7 @@ def test_training_updates_one_display_with_its_figures_and_curve(outputs: dict[s
     assert live.data["text/plain"].startswith("Stopped: train.max_steps = 4 reached.")
 
 
-@pytest.mark.parametrize("name", ["mask", "curves"])
+@pytest.mark.parametrize("name", ["diagram", "mask", "curves", "heads"])
 def test_a_figure_displays_itself(outputs: dict[str, list[Any]], name: str) -> None:
     (result,) = (output for output in outputs[name] if output.output_type == "execute_result")
     data = b64decode(result.data["image/png"])
@@ -105,6 +135,13 @@ def test_a_text_gives_a_text_and_a_mistake_is_one_line(outputs: dict[str, list[A
     assert error.ename == "ConfigError"
     assert error.evalue == "`max_step` is not a setting. Did you mean `max_steps`?"
     assert error.traceback == [f"ConfigError: {error.evalue}"]
+
+
+def test_words_are_streamed_and_decoding_by_hand_with_and_without_a_cache_agrees(outputs: dict[str, list[Any]]) -> None:
+    streamed = "".join(output.text for output in outputs["stream"])
+    assert streamed.replace("|", "") == ast.literal_eval(shown(outputs["translate greedily"])["text/plain"])
+    assert outputs["full pass"] == []
+    assert shown(outputs["cache"])["text/plain"] == "True"
 
 
 @pytest.fixture
