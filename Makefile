@@ -6,6 +6,7 @@
 # make coverage   the tests of `make test` with branch coverage; writes build/coverage/index.html
 # make soak       fault injection at full size, an hour or more; RUN=FOLDER adds the tests that need a trained run
 # make bench      benchmarks of Dragoman and other toolkits, hours; BENCH='--parts training --sizes tiny' for fewer
+# make notebooks  the notebooks of the documentation, run at full size
 # make guide      the annotated guide as HTML in build/guide; runs every cell
 # make wheel      dist/dragoman-*.whl
 # make lock       update constraints.txt and requirements.lock; LOCK=--upgrade for the newest versions
@@ -15,7 +16,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test coverage test-slow lint check bench soak guide lock release wheel clean
+.PHONY: venv demo test coverage test-slow lint check bench soak notebooks guide lock release wheel clean
 
 venv: $(STAMP)
 
@@ -58,6 +59,9 @@ bench: $(STAMP)
 # Prints the rows of the table in benchmarks/results/reliability.md. SOAK='--size 0.05 -k damage' runs less.
 soak: test-slow
 	$(BIN)/python -m pytest tests/soak $(if $(RUN),--run $(RUN)) $(SOAK)
+
+notebooks: $(STAMP)
+	$(BIN)/python tools/notebooks.py $(NOTEBOOKS)
 
 guide: $(STAMP)
 	$(BIN)/python docs/guide/build.py --out build/guide

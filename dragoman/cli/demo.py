@@ -40,7 +40,7 @@ _SETTINGS = {
     "validate.every_epochs": "1",
     "inference.beam_size": "4",
 }
-# Sequences of 10 symbols (docs/guide/09_copy_task.md). These settings solve the task in 200 of 300 steps.
+# Sequences of 10 symbols (docs/guide/10_copy_task.md). These settings solve the task in 200 of 300 steps.
 _COPY_SETTINGS = {
     "data.check_languages": "false",
     "tokenizer.kind": "word",
