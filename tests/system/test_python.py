@@ -221,6 +221,10 @@ def test_what_is_no_run_or_no_model_is_refused(inside: Path) -> None:
             lambda t: dragoman.Run("run").test_sentence("1"),
             "`number` must be a whole number from 1 to 30, but is '1'.",
         ),
+        (
+            lambda t: dragoman.Run("run").test_sentence(2.0),
+            "`number` must be a whole number from 1 to 30, but is 2.0.",
+        ),
         (lambda t: dragoman.Run("run").test_sentence(0), "`number` must be a whole number from 1 to 30, but is 0."),
         (lambda t: t(None), "`texts` must be a list of texts, but is None."),
         (lambda t: t(3), "`texts` must be a list of texts, but is 3."),

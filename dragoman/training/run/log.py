@@ -88,7 +88,7 @@ class RunLog:
         """Remove the events after `step`, because those steps are taken again."""
         if not self._path.exists():
             return
-        lines = self._path.read_text(encoding="utf-8").split("\n")
+        lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
         kept = [line for line in lines if line and _step_of(line) <= step]
         write_file(self._path, "".join(line + "\n" for line in kept))
 

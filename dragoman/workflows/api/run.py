@@ -214,7 +214,7 @@ class Run(os.PathLike[str]):
         store = open_stored_part(self.path, "test") or open_stored_part(self.path, "dev")
         if store is None:
             raise ModelError(f"{self.path} has no test or validation data. Translate a text of your own instead.")
-        if number not in range(1, len(store) + 1):
+        if type(number) is not int or not 1 <= number <= len(store):
             raise ConfigError(f"`number` must be a whole number from 1 to {len(store)}, but is {number!r}.")
         source, reference = store.src_text(number - 1), store.tgt_text(number - 1)
         return TestSentence(source, reference, self.translator().translate([source])[0])

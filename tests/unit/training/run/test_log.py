@@ -71,12 +71,12 @@ def test_a_terminal_shows_progress_in_one_line(tmp_path: Path) -> None:
     assert stream.getvalue().endswith("\nStopped.\n")
 
 
-def test_lines_after_the_checkpoint_are_dropped_including_half_a_line(tmp_path: Path) -> None:
+def test_lines_after_the_checkpoint_are_dropped_including_damaged_ones(tmp_path: Path) -> None:
     log = RunLog(tmp_path, LogLines(io.StringIO()))
     for step in (5, 10, 15):
         log.progress({**EVENT, "step": step}, None)
-    with (tmp_path / "log.jsonl").open("a") as stream:
-        stream.write('{"event": "train", "st')
+    with (tmp_path / "log.jsonl").open("ab") as stream:
+        stream.write(b'\xff\x00\n{"event": "train", "st')
     log.drop_after(10)
     log.close()
     assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().split("\n") if line] == [5, 10]
