@@ -27,7 +27,7 @@ from dragoman.visualization.inspection.attributions import pair_batch
 from dragoman.visualization.report.run_facts import read_log
 
 _TEXT = "Where is the train station?"
-_SHEET_WIDTH, _GAP, _COLUMNS, _COLORS = 1500, 18, 4, 96
+_SHEET_WIDTH, _GAP, _COLUMNS, _COLORS = 1500, 18, 4, 224
 _PAGE_WIDTH, _PAGE_COLORS = 560, 128
 
 

@@ -101,7 +101,7 @@ def count_steps(axes: "Axes") -> None:
     """Label the horizontal axis with integers, with commas between thousands."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
 
 

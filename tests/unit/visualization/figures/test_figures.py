@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +260,10 @@ def test_summary_plots_a_preset_without_creating_its_weights(tmp_path: Path, cap
     expected = f"`--plot` is {tmp_path}, which is a folder. Give a file name, such as {tmp_path / 'figure.png'}."
     assert expected in capsys.readouterr().err
     assert PRESETS["big"].d_model == 1024
+
+
+def test_numbers_of_steps_do_not_touch() -> None:
+    figure = visualization.plot_summary(PRESETS["tiny"], TrainSettings(max_steps=20_000))
+    figure.draw_without_rendering()
+    places = [text.get_window_extent() for text in figure.axes[1].get_xticklabels()]
+    assert all(left.x1 + 3 < right.x0 for left, right in pairwise(places))
