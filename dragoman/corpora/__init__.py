@@ -1,6 +1,7 @@
-"""Corpora of the Hugging Face hub, as files that `dragoman train` reads (extra `hub`)."""
+"""Corpora as files that `dragoman train` reads: of the Hugging Face hub (extra `hub`), and the built-in phrasebook."""
 
+from dragoman.corpora.built_in import phrasebook
 from dragoman.corpora.catalog import KnownCorpora, KnownCorpus, names
 from dragoman.corpora.fetching import FetchedCorpus, fetch
 
-__all__ = ["fetch", "names", "FetchedCorpus", "KnownCorpora", "KnownCorpus"]
+__all__ = ["fetch", "names", "phrasebook", "FetchedCorpus", "KnownCorpora", "KnownCorpus"]

@@ -6,14 +6,14 @@ becomes a space, so that the files stay aligned. Pairs without a text on one sid
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from dragoman.corpora.catalog import names
-from dragoman.corpora.hub_dataset import WantedCorpus, open_dataset, read_pairs
+from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, open_dataset, read_pairs
 from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError, ResourceError
 from dragoman.files import disk_errors, remove_leftovers, sha256_of, write_folder
@@ -40,11 +40,11 @@ class FetchedCorpus(os.PathLike[str]):
     path : Path
         The folder.
     data_set : str
-        The name of the data set on the Hugging Face hub.
+        The name of the data set on the Hugging Face hub, or "phrasebook".
     config : str
         The configuration of the data set.
     revision : str
-        The commit of the data set.
+        The commit of the data set, or "" for the phrasebook.
     license : str
         The licence that the card of the data set states, or "".
     src_lang, tgt_lang : str
@@ -105,6 +105,11 @@ class FetchedCorpus(os.PathLike[str]):
         """
         return self.path / f"{part}.{self.src_lang}", self.path / f"{part}.{self.tgt_lang}"
 
+    @property
+    def _origin(self) -> str:
+        """The data set, its configuration, and its commit if it has one."""
+        return f"{self.data_set}, {self.config}" + f", commit {self.revision[:12]}" * bool(self.revision)
+
     def __fspath__(self) -> str:
         return str(self.path)
 
@@ -113,7 +118,7 @@ class FetchedCorpus(os.PathLike[str]):
         return f"FetchedCorpus({str(self.path)!r}): {self.src_lang} to {self.tgt_lang}, pairs: {sizes}"
 
     def _repr_html_(self) -> str:
-        origin = f"{self.data_set}, {self.config}, commit {self.revision[:12]}, licence {self.license or 'not stated'}"
+        origin = f"{self._origin}, licence {self.license or 'not stated'}"
         languages = f"{language_name(self.src_lang)} to {language_name(self.tgt_lang)}"
         rows = [
             (part, f"{count:,}", f"{self.left_out[part]:,}", *map(str, self.sides(part)))
@@ -178,13 +183,20 @@ def fetch(
     wanted = WantedCorpus(known.get(name, name), src_lang, tgt_lang, config, two, revision)
     path = Path(out or Path("corpora") / f"{name.rpartition('/')[2]}.{wanted.languages}")
     progress = default_progress()
+    return open_or_write(path, wanted, lambda: open_dataset(wanted, progress), progress)
+
+
+def open_or_write(
+    path: Path, wanted: WantedCorpus, open_data_set: Callable[[], HubDataset], progress: Progress
+) -> FetchedCorpus:
+    """The corpus in a folder, which is verified if it exists, and written otherwise. Raises as `fetch`."""
     with disk_errors(path):
         if path.exists():
             corpus = _open_existing(path, wanted)
             progress.note(f"{path} is complete, and its checksums are right. Nothing is downloaded")
             return corpus
         _check_writable(path)
-        return _write(path, wanted, progress)
+        return _write(path, wanted, open_data_set(), progress)
 
 
 def _check_writable(path: Path) -> None:
@@ -204,8 +216,7 @@ def _languages_of(langs: str) -> tuple[str, str]:
     raise ConfigError(f"`LANGS` must be two languages such as en-de, but is {langs!r}. Write SOURCE-TARGET.")
 
 
-def _write(path: Path, wanted: WantedCorpus, progress: Progress) -> FetchedCorpus:
-    data_set = open_dataset(wanted, progress)
+def _write(path: Path, wanted: WantedCorpus, data_set: HubDataset, progress: Progress) -> FetchedCorpus:
     pairs: dict[str, int] = {}
     left_out: dict[str, int] = {}
     facts: dict[str, Any] = {
@@ -283,8 +294,8 @@ def _open_existing(path: Path, wanted: WantedCorpus) -> FetchedCorpus:
     same = (corpus.data_set, corpus.src_lang, corpus.tgt_lang) == (wanted.data_set, wanted.src_lang, wanted.tgt_lang)
     chosen = ((wanted.config, corpus.config), (wanted.revision, corpus.revision), (wanted.columns, columns))
     if not same or any(want and want != have for want, have in chosen):
-        have = f"{corpus.data_set}, configuration {corpus.config}, {corpus.src_lang}-{corpus.tgt_lang}"
-        raise DataError(f"{path} exists already. It holds {have}, commit {corpus.revision[:12]}. {again}")
+        have = f"{corpus._origin}, {corpus.src_lang}-{corpus.tgt_lang}"
+        raise DataError(f"{path} exists already. It holds {have}. {again}")
     for name, facts in files.items():
         file = path / name
         if not file.is_file() or file.stat().st_size != facts["bytes"] or sha256_of(file) != facts["sha256"]:
