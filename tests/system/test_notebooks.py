@@ -18,6 +18,7 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 from nbclient import NotebookClient
 
 from dragoman.demo.phrasebook_file import load_phrasebook
+from tests.system.commands import write_sides
 
 SIZES = 'preset="custom", d_model=16, d_ff=16, num_heads=2, vocab_size=300, device="cpu"'
 CELLS = {
@@ -72,8 +73,7 @@ CELLS = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("notebook")
     pairs = load_phrasebook().generate(seed=1, count=300)
-    (folder / "text.en").write_text("".join(f"{pair.src}\n" for pair in pairs), encoding="utf-8")
-    (folder / "text.de").write_text("".join(f"{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    write_sides(folder / "text", pairs)
     return folder
 
 

@@ -23,6 +23,7 @@ from dragoman.cli.main import VERBS, run_command
 from dragoman.config import SETTINGS
 from dragoman.config.history import REMOVED
 from dragoman.demo.phrasebook_file import load_phrasebook
+from tests.system.commands import store_in_hub_cache, write_sides
 from tests.system.test_readme import QUICK, SHELL, assert_fetches, assert_serves, forked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,9 +169,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     pairs = load_phrasebook().generate(seed=2, count=340)
     parts = {"corpus": pairs[:260], "test": pairs[260:300], "dev": pairs[300:], "train": pairs[:260]}
     for name, part in parts.items():
-        for side, language in (("src", "en"), ("tgt", "de")):
-            lines = "".join(f"{getattr(pair, side)}\n" for pair in part)
-            (folder / f"{name}.{language}").write_text(lines, encoding="utf-8")
+        write_sides(folder / name, part)
     for name in ("corpus.en-de", "mine", "general", "general-test"):
         part = parts["test" if "test" in name else "corpus"]
         (folder / f"{name}.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part), encoding="utf-8")
@@ -194,11 +193,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     for ours, theirs in (("corpus", "train"), ("test", "val"), ("test", "test_2016_flickr")):
         for language in ("en", "de"):
             (multi30k / f"{theirs}.{language}.gz").write_bytes((folder / f"{ours}.{language}").read_bytes())
-    repository = folder / "hub" / "models--Helsinki-NLP--opus-mt-en-de"
-    (repository / "snapshots").mkdir(parents=True)
-    (repository / "snapshots" / ("0" * 40)).symlink_to(small_marian)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("0" * 40)
+    store_in_hub_cache(folder / "hub", small_marian, "Helsinki-NLP/opus-mt-en-de")
     for verb in VERBS:  # import once, before processes are forked
         import_module(f"dragoman.cli.{verb.replace('import', 'import_')}")
     data = "--src corpus.en --tgt corpus.de --data.test-src test.en --data.test-tgt test.de"

@@ -16,6 +16,7 @@ from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError, ConfigError, DataError, DragomanError, ModelError
 from dragoman.training.run.lock import lock_run
 from dragoman.visualization.inspection.inspection import Inspection
+from tests.system.commands import write_sides
 
 SIZES: dict[str, Any] = {"preset": "custom", "d_model": 16, "d_ff": 16, "num_heads": 2, "vocab_size": 300}
 MODEL = "must be a path, a run or a translator, but is"
@@ -27,11 +28,9 @@ SMALL: dict[str, Any] = SIZES | {"max_steps": 4, "device": "cpu", "test_fraction
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("python")
     pairs = load_phrasebook().generate(seed=1, count=300)
-    (folder / "text.en").write_text("".join(f"{pair.src}\n" for pair in pairs), encoding="utf-8")
-    (folder / "text.de").write_text("".join(f"{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    write_sides(folder / "text", pairs)
     (folder / "short.de").write_text("Eins.\n", encoding="utf-8")
-    (folder / "few.en").write_text("".join(f"{pair.src}\n" for pair in pairs[:20]), encoding="utf-8")
-    (folder / "few.de").write_text("".join(f"{pair.tgt}\n" for pair in pairs[:20]), encoding="utf-8")
+    write_sides(folder / "few", pairs[:20])
     for name in ("empty", "corpus"):
         (folder / name).mkdir()
     (folder / "corpus" / "text.en").write_text("One.\n", encoding="utf-8")

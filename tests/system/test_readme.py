@@ -9,7 +9,6 @@ import os
 import pkgutil
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from dragoman.config import DataSettings, load_config
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.translator import Translator
 from dragoman.records import SentencePair
+from tests.system.commands import store_in_hub_cache, write_sides
 from tests.system.stand_in_hub import multi30k, opus_books, running_hub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,8 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     pairs = load_phrasebook().generate(seed=2, count=300)
     for name, part in (("corpus", pairs[:260]), ("test", pairs[260:])):
-        (folder / f"{name}.en").write_text("".join(f"{pair.src}\n" for pair in part))
-        (folder / f"{name}.de").write_text("".join(f"{pair.tgt}\n" for pair in part))
+        write_sides(folder / name, part)
         (folder / f"{name}.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part))
     (folder / "configs").symlink_to(ROOT / "configs")
     multi30k = folder / "data" / "multi30k"
@@ -71,10 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     for ours, theirs in (("corpus", "train"), ("test", "val"), ("test", "test_2016_flickr")):
         for language in ("en", "de"):
             (multi30k / f"{theirs}.{language}.gz").write_bytes((folder / f"{ours}.{language}").read_bytes())
-    repository = folder / "hub" / "models--Helsinki-NLP--opus-mt-en-de"
-    shutil.copytree(small_marian, repository / "snapshots" / ("0" * 40))
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("0" * 40)
+    store_in_hub_cache(folder / "hub", small_marian, "Helsinki-NLP/opus-mt-en-de")
     return folder
 
 

@@ -13,16 +13,6 @@ from dragoman.cli.main import run_command
 from dragoman.errors import ModelError
 from dragoman.exchange.hub import fetch_model, is_hub_name
 
-REVISION = "0123456789abcdef0123456789abcdef01234567"
-
-
-def _cache(folder: Path, model: Path, name: str) -> Path:
-    repository = folder / f"models--{name.replace('/', '--')}"
-    shutil.copytree(model, repository / "snapshots" / REVISION)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(REVISION)
-    return folder
-
 
 def _import(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache)}
@@ -31,7 +21,7 @@ def _import(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_by_name(small_marian: Path, tmp_path: Path) -> None:
-    cache = _cache(tmp_path, small_marian, "Someone/opus-mt-en-de")
+    cache = store_in_hub_cache(tmp_path, small_marian, "Someone/opus-mt-en-de")
     done = _import(cache, "Someone/opus-mt-en-de")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "models/opus-mt-en-de\n"
@@ -44,7 +34,10 @@ def test_loading_by_name_imports_the_model_once(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(_cache(tmp_path, small_marian, "Someone/opus")))
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HF_HUB_CACHE",
+        str(store_in_hub_cache(tmp_path, small_marian, "Someone/opus")),
+    )
     translator = dragoman.load("Someone/opus", device="cpu")
     shutil.rmtree(tmp_path / "models--Someone--opus")
     assert dragoman.load("Someone/opus", device="cpu")("Hallo") == translator("Hallo")
