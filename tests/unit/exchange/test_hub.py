@@ -12,6 +12,7 @@ import dragoman
 from dragoman.cli.main import run_command
 from dragoman.errors import ModelError
 from dragoman.exchange.hub import fetch_model, is_hub_name
+from tests.system.commands import store_in_hub_cache
 
 
 def _import(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
