@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
 from dragoman.errors import ConfigError
-from dragoman.text.doctor.findings import CorpusFinding, Examination
 from dragoman.workflows.corpus import CorpusFiles, check_files
 from dragoman.workflows.progress import QUIET, TerminalProgress
 
@@ -47,40 +46,5 @@ def run(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(asdict(examination), ensure_ascii=False))
     else:
-        sys.stdout.write(report(examination))
+        print(examination)
     return _WRONG if examination.serious else 0
-
-
-def report(examination: Examination) -> str:
-    """The examination as text: each finding with advice, the serious ones first."""
-    blocks = [f"{examination.name}\n{_size(examination)}"]
-    blocks += map(_block, examination.findings)
-    if examination.serious:
-        blocks.append("Fix the findings marked WRONG before you train on this corpus.")
-    else:
-        blocks.append("No finding is serious: you can train on this corpus.")
-    return "\n\n".join(blocks) + "\n"
-
-
-def _size(examination: Examination) -> str:
-    parts = [f"{examination.pairs:,} pair{'s' * (examination.pairs != 1)}"]
-    if all(examination.characters):
-        means = [characters / examination.pairs for characters in examination.characters]
-        parts.append(f"{means[0]:.0f} and {means[1]:.0f} characters on average")
-        parts += _describe_sides("languages", examination.languages)
-        parts += _describe_sides("scripts", examination.scripts)
-    return "; ".join(parts)
-
-
-def _describe_sides(name: str, sides: tuple[str, str]) -> list[str]:
-    return [f"{name} {sides[0] or '?'} and {sides[1] or '?'}"] if any(sides) else []
-
-
-def _block(finding: CorpusFinding) -> str:
-    mark = "WRONG" if finding.serious else "note "
-    share = f"{finding.share:.1%}" if finding.share >= 0.0005 else "<0.1%"
-    lines = [f"{mark}  {finding.kind}: {finding.count:,} ({share})  {finding.message}"]
-    lines += [f"         {row}" for row in finding.preview]
-    if finding.lines and not finding.preview:
-        lines.append(f"       at {', '.join(f'{line:,}' for line in finding.lines)}")
-    return "\n".join([*lines, f"       {finding.advice}"])

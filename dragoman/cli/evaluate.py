@@ -1,7 +1,6 @@
 """``dragoman evaluate``: score a model on a test, or a file of translations, with BLEU, chrF and TER."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -73,8 +72,4 @@ def _print(report: EvaluationReport, as_json: bool) -> None:
         content |= {"checklist": [asdict(each) for each in report.checklist]} if report.checklist else {}
         print(json.dumps(content, ensure_ascii=False))
         return
-    for name, evaluation in evaluations:
-        sys.stdout.writelines(f"{name}{' ' if name else ''}{score}\n" for score in evaluation.scores)
-    for one in report.checklist:
-        result = f"{one.passed:>5} of {one.asked:<5}" if one.asked else f"{'none':>5}{'':9}"
-        print(f"{one.name:<13}{result} {one.note or one.check}")
+    print(report)

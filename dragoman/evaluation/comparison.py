@@ -98,7 +98,7 @@ class Change:
     b_chrf: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """The result of comparing two systems on one test. The system with the higher chrF2 wins a sentence.
 
@@ -136,6 +136,10 @@ class Comparison:
         rest = [one.a.name for one in self.metrics if not one.better]
         said = "; ".join(found + ([f"by {_join_names(rest)} no difference is shown"] if rest else []))
         return f"{said[0].upper()}{said[1:]}."
+
+    def __repr__(self) -> str:
+        scores = "; ".join(f"{one.a.name} {one.a.value:.2f} and {one.b.value:.2f}" for one in self.metrics)
+        return f"{self.verdict} A and B on {self.num_sentences:,} sentences: {scores}."
 
     def _repr_html_(self) -> str:
         rows = [

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from html import escape
 from itertools import chain
 from pathlib import Path
 
@@ -69,7 +70,7 @@ class EvaluationRequest:
     checklist: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EvaluationReport:
     """The scores of a model or of translations on a test.
 
@@ -88,6 +89,14 @@ class EvaluationReport:
     without_leaks: Evaluation | None = None
     checklist: tuple[PhenomenonCount, ...] = ()
 
+    def __repr__(self) -> str:
+        parts = [("", self.whole)] + ([("without leaks ", self.without_leaks)] if self.without_leaks else [])
+        lines = [f"{name}{score}" for name, evaluation in parts for score in evaluation.scores]
+        for one in self.checklist:
+            result = f"{one.passed:>5} of {one.asked:<5}" if one.asked else f"{'none':>5}{'':9}"
+            lines.append(f"{one.name:<13}{result} {one.note or one.check}")
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         parts = [("all sentences", self.whole), ("without leaked sentences", self.without_leaks)]
         rows = [
@@ -102,7 +111,8 @@ class EvaluationReport:
             if part is not None
             for score in part.scores
         ]
-        return html_table(("metric", "score", "95 % interval", "data", "signature"), rows)
+        warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.whole.warnings)
+        return html_table(("metric", "score", "95 % interval", "data", "signature"), rows) + warnings
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Tally:
         return CorpusFinding(kind, message, advice, self.count, self.count / total, tuple(self.lines), serious)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Examination:
     """Size, languages and findings of a corpus, the most important finding first.
 
@@ -77,6 +77,14 @@ class Examination:
         """The serious findings."""
         return tuple(finding for finding in self.findings if finding.serious)
 
+    def __repr__(self) -> str:
+        blocks = [f"{self.name}\n{_size(self)}", *map(_block, self.findings)]
+        if self.serious:
+            blocks.append("Fix the findings marked WRONG before you train on this corpus.")
+        else:
+            blocks.append("No finding is serious: you can train on this corpus.")
+        return "\n\n".join(blocks)
+
     def _repr_html_(self) -> str:
         rows = [
             (one.kind, f"{one.count:,} {one.message}", "yes" if one.serious else "no", one.advice)
@@ -84,3 +92,27 @@ class Examination:
         ]
         table = html_table(("finding", "pairs", "serious", "advice"), rows) if rows else "<p>No findings.</p>"
         return f"<p>{escape(self.name)}: {self.pairs:,} pairs</p>{table}"
+
+
+def _size(examination: Examination) -> str:
+    parts = [f"{examination.pairs:,} pair{'s' * (examination.pairs != 1)}"]
+    if all(examination.characters):
+        means = [characters / examination.pairs for characters in examination.characters]
+        parts.append(f"{means[0]:.0f} and {means[1]:.0f} characters on average")
+        parts += _describe_sides("languages", examination.languages)
+        parts += _describe_sides("scripts", examination.scripts)
+    return "; ".join(parts)
+
+
+def _describe_sides(name: str, sides: tuple[str, str]) -> list[str]:
+    return [f"{name} {sides[0] or '?'} and {sides[1] or '?'}"] if any(sides) else []
+
+
+def _block(finding: CorpusFinding) -> str:
+    mark = "WRONG" if finding.serious else "note "
+    share = f"{finding.share:.1%}" if finding.share >= 0.0005 else "<0.1%"
+    lines = [f"{mark}  {finding.kind}: {finding.count:,} ({share})  {finding.message}"]
+    lines += [f"         {row}" for row in finding.preview]
+    if finding.lines and not finding.preview:
+        lines.append(f"       at {', '.join(f'{line:,}' for line in finding.lines)}")
+    return "\n".join([*lines, f"       {finding.advice}"])
