@@ -1,14 +1,20 @@
 """How records display themselves in a notebook: tables without colours, so that dark themes work, and whole pages."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
+# Numbers, shapes such as 2 x 8, and nothing.
+_NUMBER = re.compile(r"([-+]?[\d.,]+( x \d+)*)?")
+
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table. The first column is aligned left, and the others right. All texts are escaped."""
+    """A table. Columns of numbers and shapes are aligned right, and the others left. All texts are escaped."""
+    rows = list(rows)
+    columns = list(zip(*rows, strict=True))
+    sides = ["right" if all(map(_NUMBER.fullmatch, column)) else "left" for column in columns] or ["left"] * len(header)
 
     def cells(tag: str, texts: Sequence[str]) -> str:
-        sides = ["left", *["right"] * (len(texts) - 1)]
         marked = (
             f'<{tag} style="text-align: {side}">{escape(text)}</{tag}>' for side, text in zip(sides, texts, strict=True)
         )

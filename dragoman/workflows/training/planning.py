@@ -18,13 +18,14 @@ from dragoman.config import Config
 from dragoman.config.recipes import CorpusSize, Recipe, row_for, vocab_size_for
 from dragoman.data.batching import epoch_batches
 from dragoman.data.prepare import PreparedData
+from dragoman.display import html_table
 from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_aligned
 from dragoman.training.run.limits import kept_bytes, validations_until
-from dragoman.training.run.log import RunLog
+from dragoman.training.run.log import RunLog, duration
 from dragoman.training.run.signals import clean_up_when_terminated
 from dragoman.training.trainer import fit
 from dragoman.workflows.progress import QUIET, Progress
@@ -104,7 +105,7 @@ class Forecast:
     disk_bytes: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """A resolved run, the size of its corpus, the recipe for that size, the measurements, and the forecast."""
 
@@ -113,6 +114,49 @@ class Plan:
     recipe: Recipe
     measured: Measurement
     forecast: Forecast
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:18}{value}" for name, value in self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(("", "forecast"), self.rows())
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Describe the plan: the name of each fact, such as "memory", and the fact as text.
+
+        Returns
+        -------
+        list of (str, str)
+        """
+        config, recipe, measured, forecast = self.run.config, self.recipe, self.measured, self.forecast
+        model, train = config.model, config.train
+        limit = "more words" if math.isinf(recipe.max_words) else f"up to {recipe.max_words:,.0f} words"
+        per_epoch = measured.steps_per_epoch * measured.step_seconds
+        end = f"`{forecast.ends_by}` ends it"
+        if forecast.ends_by == "train.patience":
+            end = "when patience usually ends it, which is a guess"
+            if math.isfinite(forecast.hours_at_most):
+                end += f"; at most {duration(3600 * forecast.hours_at_most)}"
+        shape = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
+        suggested = f"{recipe.preset}, vocabulary {recipe.vocab_size:,}: the default recipe for {limit} ({recipe.why})"
+        if train.teachers:
+            suggested += "; tokenizer and vocabulary are the teachers'"
+        if train.start_from:
+            suggested = f"that of {train.start_from}, which is fine-tuned"
+        return [
+            ("suggested size", suggested),
+            ("this model", f"{shape}, {measured.parameters:,} parameters; {train.precision}"),
+            ("a step", f"{measured.step_seconds:.3g} s for {train.batch_tokens:,} target tokens "
+                       f"(mean of {measured.steps_measured})"),
+            ("an epoch", f"{measured.steps_per_epoch:,.0f} steps, {duration(per_epoch)}"),
+            ("a validation", f"{duration(measured.validation_seconds)}, and {measured.save_seconds:.1f} s to save"),
+            ("before and after", f"{duration(measured.prepare_seconds)} to prepare, "
+                                 f"{duration(measured.scoring_seconds)} to score"),
+            ("the whole run", f"{duration(3600 * forecast.hours)}: {forecast.steps:,} steps, {forecast.epochs:,.1f} "
+                              f"epochs, {forecast.validations:,} validations; {end}"),
+            ("memory", f"{measured.peak_bytes / 1e9:.1f} GB"),
+            ("disk", f"{forecast.disk_bytes / 1e9:.2f} GB"),
+        ]  # fmt: skip
 
 
 def plan_run(request: RunRequest, progress: Progress = QUIET) -> Plan:
