@@ -92,11 +92,17 @@ class Chapter:
     def _shown(self, printed: str, value: object) -> str:
         if isinstance(value, Figure):
             self.figures.append(value)
-            drawing = re.sub(r"^.*?(?=<svg)", "", svg_of(value), flags=re.DOTALL)
-            # Ids are unique in a document, and every drawing starts to count at 1.
-            drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>f{len(self.figures)}-", drawing)
+            drawing = _drawing(value, len(self.figures))
             return f"{_output(printed)}<figure>{drawing}</figure>"
         return _output(printed + ("" if value is None else f"{value!r}\n"))
+
+
+def _drawing(figure: Figure, number: int) -> str:
+    """A figure as SVG for a page with several. Ids are unique: those that nothing refers to are left out."""
+    drawing = re.sub(r"^.*?(?=<svg)|<!--.*?-->", "", svg_of(figure), flags=re.DOTALL)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', drawing))
+    drawing = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", drawing)
+    return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>f{number}-", drawing)
 
 
 def _output(text: str) -> str:
