@@ -40,6 +40,7 @@ from dragoman.visualization.figures.figure import svg_of
 FOLDER = Path(__file__).parent
 # From build/guide, where the pages are, to the rest of the documentation.
 _DOCS = "../../docs/"
+_LONGEST_VALUE = 4000  # characters
 
 
 class CellError(Exception):
@@ -94,7 +95,10 @@ class Chapter:
             self.figures.append(value)
             drawing = _drawing(value, len(self.figures))
             return f"{_output(printed)}<figure>{drawing}</figure>"
-        return _output(printed + ("" if value is None else f"{value!r}\n"))
+        shown = "" if value is None else f"{value!r}\n"
+        if len(shown) > _LONGEST_VALUE:
+            shown = f"A notebook displays this {type(value).__name__} as a page.\n"
+        return _output(printed + shown)
 
 
 def _drawing(figure: Figure, number: int) -> str:
