@@ -31,7 +31,7 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("guide", "tutorials")
 TIMEOUT_SECONDS = 600
-LARGEST_BYTES = 400_000
+LARGEST_BYTES = 700_000
 INSTALL = """\
 # Installs Dragoman from the folder that this notebook came with, if it is missing.
 import importlib.util

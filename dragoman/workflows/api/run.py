@@ -38,6 +38,9 @@ class TestSentence:
     reference: str
     prediction: str
 
+    def _repr_html_(self) -> str:
+        return html_table(("", "text"), [(name, getattr(self, name)) for name in ("source", "reference", "prediction")])
+
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
