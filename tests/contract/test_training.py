@@ -31,7 +31,7 @@ from dragoman.training.averaging import means_of
 from dragoman.training.distributed import Processes
 from dragoman.training.loop import Loop
 from dragoman.training.run.checkpoint import RunFolder, set_weights
-from dragoman.training.run.log import RunLog
+from dragoman.training.run.log import LogLines, RunLog
 from dragoman.training.run.signals import Interrupted
 from dragoman.training.session import TrainingSession
 from dragoman.training.step import gradients
@@ -113,7 +113,7 @@ def _session(
 
     trained = TrainedModel(model, corpus.tokenizers, config, Card())
     return TrainingSession(
-        RunFolder(folder), trained, corpus.train, corpus.dev, validate, Log(folder, sys.stderr), corpus.encode
+        RunFolder(folder), trained, corpus.train, corpus.dev, validate, Log(folder, LogLines(sys.stderr)), corpus.encode
     )
 
 
