@@ -190,7 +190,7 @@ def open_or_write(
     path: Path, wanted: WantedCorpus, open_data_set: Callable[[], HubDataset], progress: Progress
 ) -> FetchedCorpus:
     """The corpus in a folder, which is verified if it exists, and written otherwise. Raises as `fetch`."""
-    with disk_errors(path):
+    with disk_errors(path), progress.ending_stages():
         if path.exists():
             corpus = _open_existing(path, wanted)
             progress.note(f"{path} is complete, and its checksums are right. Nothing is downloaded")

@@ -38,15 +38,22 @@ class Progress:
     def end_stage(self) -> None:
         """Receive the end of the current stage."""
 
+    @contextmanager
+    def ending_stages(self) -> Iterator[None]:
+        """End the last stage with the block, also after an error: a live bar would be drawn over its message."""
+        try:
+            yield
+        finally:
+            self.end_stage()
+
     def result(self, part: object) -> None:
         """Receive a part of the result as soon as it is known. Each workflow documents the records it reports."""
 
     @contextmanager
     def counting(self, name: str, total: int | None = None, unit: str = "texts") -> Iterator[None]:
         """Report the items that are finished inside the block, such as translated texts, as a stage."""
-        with counting(name, self.stage, total, unit):
+        with self.ending_stages(), counting(name, self.stage, total, unit):
             yield
-        self.end_stage()
 
 
 QUIET = Progress()

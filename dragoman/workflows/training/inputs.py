@@ -40,9 +40,10 @@ def prepare_pairs(
         tokenizers = tokenizers_of(config.train.teachers, tokenizers)
     require = Requirements(full_vocabulary="tokenizer.vocab_size" in run.given, same_pairs=not is_new)
     folder = run.folder / "data"
-    data = processes.call_first_before_others(
-        lambda: prepare(config, run.corpora, folder, tokenizers, progress.stage, require)
-    )
+    with progress.ending_stages():
+        data = processes.call_first_before_others(
+            lambda: prepare(config, run.corpora, folder, tokenizers, progress.stage, require)
+        )
     return TrainingInputs(data, start)
 
 
@@ -51,9 +52,10 @@ def add_soft_targets(
 ) -> TrainingInputs:
     """Add the predictions of the teachers, if the run has any. The first process works before the others."""
     recorded, folder, is_first = inputs.start.teachers if inputs.start else (), run.folder / "data", processes.is_first
-    soft_targets = processes.call_first_before_others(
-        lambda: soft_targets_of(run.config.train, inputs.data, folder, recorded, is_first, progress)
-    )
+    with progress.ending_stages():
+        soft_targets = processes.call_first_before_others(
+            lambda: soft_targets_of(run.config.train, inputs.data, folder, recorded, is_first, progress)
+        )
     return replace(inputs, soft_targets=soft_targets)
 
 

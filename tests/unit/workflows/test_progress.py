@@ -2,10 +2,13 @@
 
 import io
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
 from dragoman.counting import count_items
+from dragoman.errors import DataError
 from dragoman.workflows.progress import Progress, TerminalProgress
 
 
@@ -47,3 +50,22 @@ def test_counting_ends_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sys.stderr is terminal
     with Progress().counting("translating", 2):
         count_items(1)
+
+
+def test_an_error_ends_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the bar would be drawn over the message, and the cursor would stay hidden."""
+    terminal = open_terminal(monkeypatch)
+    progress = TerminalProgress()
+
+    def fail(block: AbstractContextManager[None], report: Callable[[], None]) -> None:
+        with block:
+            report()
+            raise DataError("no pair is left")
+
+    with pytest.raises(DataError):
+        fail(progress.ending_stages(), lambda: progress.stage("encoding", 10))
+    with pytest.raises(DataError):
+        fail(progress.counting("translating", 2), lambda: count_items(1))
+    hidden, shown = terminal.getvalue().count("\x1b[?25l"), terminal.getvalue().count("\x1b[?25h")
+    assert hidden == shown == 2
+    assert sys.stderr is terminal
