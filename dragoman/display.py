@@ -1,11 +1,19 @@
 """How records display themselves in a notebook: tables without colours, so that dark themes work, and whole pages."""
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 # Numbers, shapes such as 2 x 8, and nothing.
 _NUMBER = re.compile(r"([-+]?[\d.,]+( x \d+)*)?")
+
+
+def ipython_shell() -> Any:
+    """The shell of IPython that runs this code, or None. In a notebook, it has a `kernel`."""
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

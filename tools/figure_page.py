@@ -20,7 +20,6 @@ from PIL import Image
 
 import dragoman
 from dragoman import visualization as pictures
-from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.translator import Translator
 from dragoman.visualization.figures.figure import png_of
 from dragoman.visualization.inspection.attributions import pair_batch
@@ -34,10 +33,7 @@ _PAGE_WIDTH, _PAGE_COLORS = 560, 128
 def drawings(run: Path, folder: Path) -> dict[str, Callable[[], Figure]]:
     """A call of every function that draws, with `folder` for temporary files."""
     translator, base = dragoman.load(run), dragoman.ModelSettings(preset="base")
-    src, tgt = folder / "corpus.en", folder / "corpus.de"
-    pairs = load_phrasebook().generate(seed=1, count=3000)
-    for path, texts in ((src, [pair.src for pair in pairs]), (tgt, [pair.tgt for pair in pairs])):
-        path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    src, tgt = dragoman.corpora.phrasebook(folder / "corpus").sides("train")
     model, train = translator.trained_models[0].model, dragoman.TrainSettings()
     log = read_log(run / "log.jsonl")
     return {

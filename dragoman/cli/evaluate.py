@@ -62,8 +62,7 @@ def add_scoring_flags(parser: ArgumentParser) -> None:
 
 def _print(report: EvaluationReport, as_json: bool) -> None:
     """Print the scores, then the scores without leaks and the checklist; in JSON under their own keys."""
-    evaluations = [("", report.whole)] + ([("without leaks", report.without_leaks)] if report.without_leaks else [])
-    for name, evaluation in evaluations:
+    for name, evaluation in report.evaluations:
         for warning in evaluation.warnings:
             say(f"warning: {name}{': ' if name else ''}{warning}")
     if as_json:

@@ -89,27 +89,29 @@ class EvaluationReport:
     without_leaks: Evaluation | None = None
     checklist: tuple[PhenomenonCount, ...] = ()
 
+    @property
+    def evaluations(self) -> list[tuple[str, Evaluation]]:
+        """The scores of the whole test, named "", and those "without leaks" if there are some."""
+        return [("", self.whole)] + ([("without leaks", self.without_leaks)] if self.without_leaks else [])
+
     def __repr__(self) -> str:
-        parts = [("", self.whole)] + ([("without leaks ", self.without_leaks)] if self.without_leaks else [])
-        lines = [f"{name}{score}" for name, evaluation in parts for score in evaluation.scores]
+        lines = [f"{name} {score}".lstrip() for name, evaluation in self.evaluations for score in evaluation.scores]
         for one in self.checklist:
             result = f"{one.passed:>5} of {one.asked:<5}" if one.asked else f"{'none':>5}{'':9}"
             lines.append(f"{one.name:<13}{result} {one.note or one.check}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        parts = [("all sentences", self.whole), ("without leaked sentences", self.without_leaks)]
         rows = [
             (
                 score.name,
                 f"{score.value:.2f}",
                 " to ".join(f"{end:.2f}" for end in score.interval or ()),
-                name,
+                "without leaked sentences" if name else "all sentences",
                 score.signature,
             )
-            for name, part in parts
-            if part is not None
-            for score in part.scores
+            for name, evaluation in self.evaluations
+            for score in evaluation.scores
         ]
         warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.whole.warnings)
         return html_table(("metric", "score", "95 % interval", "data", "signature"), rows) + warnings

@@ -6,14 +6,17 @@ of pyplot, so no window opens and no global registry keeps a figure alive.
 
 import io
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from dragoman.config.fields import did_you_mean
+from dragoman.display import ipython_shell
 from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
 from dragoman.visualization.arguments import wrong_type
@@ -86,15 +89,9 @@ def _figure_class() -> type["Figure"]:
             width, height = (round(int.from_bytes(data[at : at + 4]) / _SHARPNESS) for at in (16, 20))
             return data, {"width": width, "height": height}
 
-    if shell := _notebook():  # else `%matplotlib inline` would draw the figure with half the resolution
+    if shell := ipython_shell():  # else `%matplotlib inline` would draw the figure with half the resolution
         shell.display_formatter.formatters["image/png"].for_type(NotebookFigure, NotebookFigure._repr_png_)
     return NotebookFigure
-
-
-def _notebook() -> Any:
-    """The shell of IPython that runs this code, or None."""
-    ipython = sys.modules.get("IPython")
-    return None if ipython is None else ipython.get_ipython()
 
 
 def count_steps(axes: "Axes") -> None:
@@ -103,6 +100,16 @@ def count_steps(axes: "Axes") -> None:
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+
+
+def draw_histogram(
+    axes: "Axes", edges: ArrayLike, counts: ArrayLike, middle: float, color: str, ink: str = "#222222"
+) -> None:
+    """Draw a bar for each count between two edges, and a dotted line of colour `ink` at the mean or median."""
+    places = np.asarray(edges)
+    axes.bar(places[:-1], counts, np.diff(places), align="edge", color=color, alpha=0.85, linewidth=0)
+    axes.axvline(middle, color=ink, linewidth=1, linestyle=":")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.visualization.arguments import check_choice, wrong_type
-from dragoman.visualization.figures.figure import COLORS, count_steps, drawing_style, new_figure
+from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, drawing_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,12 +82,10 @@ def _draw_lengths(axes: "Axes", lengths: NDArray[np.int64], title: str, color: s
     width = -(-most // _MOST_BARS)
     edges = np.arange(0, most + 2 * width, width) - 0.5
     counts, _ = np.histogram(np.minimum(lengths, most), edges)
-    axes.bar(edges[:-1], counts, width, align="edge", color=color, alpha=0.85, linewidth=0)
-    axes.axvline(float(lengths.mean()), color="#222222", linewidth=1, linestyle=":")
+    draw_histogram(axes, edges, counts, float(lengths.mean()), color)
     axes.set_title(title, parse_math=False, fontsize=9)
     axes.set_xlabel(f"mean {lengths.mean():.1f}, longest {lengths.max():,}", fontsize=8)
     count_steps(axes)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def _draw_ratios(axes: "Axes", src: NDArray[np.int64], tgt: NDArray[np.int64], name: str) -> None:
@@ -99,8 +97,7 @@ def _draw_ratios(axes: "Axes", src: NDArray[np.int64], tgt: NDArray[np.int64], n
     ratios = tgt[both] / src[both]
     edges = 2 ** np.linspace(-3, 3, _MOST_BARS + 1)
     counts, _ = np.histogram(np.clip(ratios, edges[0], edges[-1]), edges)
-    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=COLORS[2], alpha=0.85, linewidth=0)
-    axes.axvline(float(np.median(ratios)), color="#222222", linewidth=1, linestyle=":")
+    draw_histogram(axes, edges, counts, float(np.median(ratios)), COLORS[2])
     axes.set_xscale("log", base=2)
     axes.set_xticks([1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8], ["1/8", "1/4", "1/2", "1", "2", "4", "8"])
     far = float(((ratios > 4) | (ratios < 1 / 4)).mean())

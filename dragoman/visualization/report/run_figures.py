@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import DataError
 from dragoman.visualization.arguments import wrong_type
-from dragoman.visualization.figures.figure import COLORS, count_steps, drawing_style, new_figure
+from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, drawing_style, new_figure
 from dragoman.visualization.report.inline import PAGE_STYLE
 from dragoman.visualization.report.run_facts import LengthHistogram, Points, TrainingLog, read_log
 
@@ -128,12 +128,9 @@ def draw_lengths(
         rows = -(-len(sides) // columns)
         figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.1 * rows, rows, columns)
         for index, (place, (lengths, name)) in enumerate(zip(axes, sides, strict=True)):
-            widths = [high - low for low, high in zip(lengths.edges, lengths.edges[1:], strict=False)]
-            starts, color = lengths.edges[:-1], COLORS[index]
-            place.bar(starts, lengths.counts, widths, align="edge", color=color, alpha=0.85, linewidth=0)
-            place.axvline(lengths.mean, color=PAGE_STYLE["text.color"], linewidth=1, linestyle=":")
+            ink = PAGE_STYLE["text.color"]
+            draw_histogram(place, lengths.edges, lengths.counts, lengths.mean, COLORS[index], ink)
             place.set_title(f"{name}: tokens per sentence (mean {lengths.mean:.1f})", parse_math=False)
-            place.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
             place.margins(x=0.02)
         for place in axes[::columns]:
             place.set_ylabel("training pairs")

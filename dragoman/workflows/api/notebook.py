@@ -3,13 +3,13 @@
 It is plain HTML without scripts, so it needs no widgets, and the last state stays in the saved notebook.
 """
 
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dragoman.counting import show_by_default
+from dragoman.display import ipython_shell
 from dragoman.training.run.log import LogDisplay, duration
 from dragoman.workflows.api.live_curve import svg_curve
 from dragoman.workflows.progress import Progress, TerminalProgress, count_text
@@ -23,8 +23,7 @@ _BAR = "display: inline-block; width: 20em; height: 0.7em; background: rgba(128,
 
 def is_notebook() -> bool:
     """Whether this code runs in a Jupyter kernel, which can display HTML."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return hasattr(shell, "kernel")
+    return hasattr(ipython_shell(), "kernel")
 
 
 def default_progress() -> Progress:
@@ -72,7 +71,7 @@ class NotebookProgress(Progress):
         name, done, _, unit = self._stage
         self._stage, seconds = None, time.monotonic() - self._stage_start
         if self._handle is not None and done and seconds > _PATIENCE_SECONDS:
-            self.note(f"{name}: {done:,} {unit} in {duration(seconds)}")
+            self.note(f"{name}: {count_text(done, None, unit)} in {duration(seconds)}")
 
     def result(self, part: object) -> None:
         """Remove the bar of the stage that the result comes from."""
@@ -108,7 +107,7 @@ class NotebookProgress(Progress):
 class _TrainingDisplay(LogDisplay):
     """The part of the display that shows training: a bar, the latest figures, the curve and the lines of the log."""
 
-    def __init__(self, show: Any) -> None:
+    def __init__(self, show: Callable[..., None]) -> None:
         self._show = show
         self.text = ""
         self._lines: list[str] = []

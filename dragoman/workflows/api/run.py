@@ -17,7 +17,7 @@ from dragoman.training.run.lock import LOCK
 from dragoman.workflows.api.keywords import check_path, overrides_of_keywords
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.models import require_model
-from dragoman.workflows.progress import Progress
+from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def train_in(request: RunRequest, progress: Progress) -> Run:
 
     run = resolve_run(request, progress)
     try:
-        with counting("validating", Progress().stage):  # a validation has no bar of its own
+        with counting("validating", QUIET.stage):  # a validation has no bar of its own
             train_run(run, progress)
     except Interrupted:
         progress.note(f"stopped and saved. `Run({str(run.folder)!r}).resume()` continues")
