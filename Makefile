@@ -7,7 +7,7 @@
 # make soak       fault injection at full size, an hour or more; RUN=FOLDER adds the tests that need a trained run
 # make bench      benchmarks of Dragoman and other toolkits, hours; BENCH='--parts training --sizes tiny' for fewer
 # make notebooks  the notebooks of the documentation, run at full size
-# make guide      the annotated guide as HTML in build/guide; runs every cell
+# make docs       the documentation site in build/docs; warnings are errors
 # make wheel      dist/dragoman-*.whl
 # make lock       update constraints.txt and requirements.lock; LOCK=--upgrade for the newest versions
 # make release    check that a release can be made: version, changelog, tag, packages, the installed wheel
@@ -16,7 +16,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test coverage test-slow lint check bench soak notebooks guide lock release wheel clean
+.PHONY: venv demo test coverage test-slow lint check bench soak notebooks docs lock release wheel clean
 
 venv: $(STAMP)
 
@@ -63,8 +63,9 @@ soak: test-slow
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py $(NOTEBOOKS)
 
-guide: $(STAMP)
-	$(BIN)/python docs/guide/build.py --out build/guide
+docs: $(STAMP)
+	$(BIN)/sphinx-build -c docs -W --keep-going --quiet . build/docs
+	@echo "open build/docs/index.html"
 
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv

@@ -1,0 +1,52 @@
+"""Sphinx builds the documentation site with this file: `make docs` writes build/docs.
+
+The source folder is the repository, so that pages below docs/ link to CHANGELOG.md and to results of benchmarks as on a
+code host.
+"""
+
+import sys
+from pathlib import Path
+
+from dragoman.version import __version__
+
+_DOCS = Path(__file__).parent
+sys.path.insert(0, str(_DOCS / "_extensions"))
+
+project = "Dragoman"
+author = "The Dragoman authors"
+project_copyright = "The Dragoman authors"
+version = release = __version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "mathml",
+]
+root_doc = "docs/index"
+include_patterns = ["docs/**", "benchmarks/results/*.md", "[A-Z]*.md"]
+exclude_patterns = [
+    ".*",
+    "build",
+    "README.md",
+    "benchmarks/results/*.card.md",
+    "docs/_*",
+    "docs/README.md",
+    "docs/images/README.md",
+    # Pages with cells are shown as their notebooks, which have the results.
+    *(f"docs/{path.parent.name}/{path.stem}.md" for path in _DOCS.glob("*/*.ipynb")),
+]
+nb_execution_mode = "off"
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+
+html_theme = "pydata_sphinx_theme"
+html_title = "Dragoman"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_extra_path = ["_extra"]
+html_copy_source = False
+html_show_sourcelink = False
