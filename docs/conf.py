@@ -25,6 +25,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "mathml",
+    "section_search",
 ]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "benchmarks/results/*.md", "[A-Z]*.md"]
@@ -45,8 +46,20 @@ myst_heading_anchors = 4
 
 html_theme = "pydata_sphinx_theme"
 html_title = "Dragoman"
+html_theme_options = {
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "header_links_before_dropdown": 8,
+    "navigation_with_keys": False,
+    "pygments_dark_style": "a11y-high-contrast-dark",
+    "show_toc_level": 2,
+}
+html_context = {"default_mode": "auto"}
+html_sidebars = {"docs/index": []}
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_extra_path = ["_extra"]
+templates_path = ["_templates"]
 html_copy_source = False
 html_show_sourcelink = False

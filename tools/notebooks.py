@@ -38,8 +38,11 @@ import importlib.util
 
 if importlib.util.find_spec("dragoman") is None:
     %pip install --quiet ../.."""
+_SHOW_CODE = "from inspect import getsource"
 _SIZE = re.compile(r"^(\s*\w+ = )(.+?)  # reduced: (.+)$", re.MULTILINE)
 _SOURCE = re.compile(r"```source\n(.*?)\n```\n?", re.DOTALL)
+_HIDDEN = {"tags": ["remove-cell"]}
+_OUTPUT_ONLY = {"tags": ["remove-input"]}
 _METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
 
 
@@ -63,8 +66,15 @@ def notebook_of(path: Path, reduced: bool = False) -> NotebookNode:
     made = nbformat.v4.new_notebook(metadata=_METADATA)
     for number, cell in enumerate(cells):
         make = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
-        made.cells.append(make(cell.source, id=f"cell-{number}"))
+        made.cells.append(make(cell.source, id=f"cell-{number}", metadata=_site_tags(cell.source)))
     return made
+
+
+def _site_tags(source: str) -> dict[str, list[str]]:
+    """How the documentation site shows a cell: not at all, only its output, or as it is."""
+    if source == INSTALL:
+        return _HIDDEN
+    return _OUTPUT_ONLY if source.startswith(_SHOW_CODE) else {}
 
 
 def _show_source(block: re.Match[str]) -> str:
@@ -80,7 +90,7 @@ def _show_source(block: re.Match[str]) -> str:
         imports.append(f"from {module} import {name.partition('.')[0]}")
         codes.append(f"getsource({name}{'.fget' * isinstance(_find(module, name), property)})")
     shown = ' + "\\n\\n" + '.join(codes)
-    lines = ["from inspect import getsource", "", *dict.fromkeys(imports), "", f'Code({shown}, language="python")']
+    lines = [_SHOW_CODE, "", *dict.fromkeys(imports), "", f'Code({shown}, language="python")']
     return "\n".join(["```python", *lines, "```", ""])
 
 
@@ -94,7 +104,7 @@ def run(notebook: NotebookNode) -> None:
     with tempfile.TemporaryDirectory() as folder:
         NotebookClient(notebook, timeout=TIMEOUT_SECONDS, resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
-        cell.metadata = {}  # times of execution, which differ from run to run
+        cell.metadata.pop("execution", None)  # times, which differ from run to run
 
 
 def main() -> int:
