@@ -62,10 +62,10 @@
       rest.slice(1) === otherRest.slice(1) || rest.slice(1) === otherRest || rest === otherRest.slice(1)
     );
   };
-  const similarWords = (word) =>
-    [...postings.keys()].filter(
-      (known) => known.startsWith(word) || (word.length > 4 && known[0] === word[0] && differsByOne(word, known)),
-    );
+  const isSimilar = (word, known) =>
+    known.startsWith(word) ||
+    (known.length > 4 && (word.startsWith(known) || (word[0] === known[0] && differsByOne(word, known))));
+  const similarWords = (word) => [...postings.keys()].filter((known) => isSimilar(word, known));
 
   /** For each word of the query, the words to look for: itself or, if no page has it, similar ones. */
   const wordsToFind = (query) => {
