@@ -8,6 +8,7 @@
 # make bench      benchmarks of Dragoman and other toolkits, hours; BENCH='--parts training --sizes tiny' for fewer
 # make notebooks  the notebooks of the documentation, run at full size
 # make docs       the documentation site in build/docs; warnings are errors
+# make links      check the links of the documentation to other sites
 # make wheel      dist/dragoman-*.whl
 # make lock       update constraints.txt and requirements.lock; LOCK=--upgrade for the newest versions
 # make release    check that a release can be made: version, changelog, tag, packages, the installed wheel
@@ -16,7 +17,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test coverage test-slow lint check bench soak notebooks docs lock release wheel clean
+.PHONY: venv demo test coverage test-slow lint check bench soak notebooks docs links lock release wheel clean
 
 venv: $(STAMP)
 
@@ -66,6 +67,9 @@ notebooks: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/sphinx-build -c docs -W --keep-going --quiet . build/docs
 	@echo "open build/docs/index.html"
+
+links: $(STAMP)
+	$(BIN)/sphinx-build -c docs -b linkcheck --quiet . build/links
 
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
