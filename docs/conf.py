@@ -41,6 +41,11 @@ exclude_patterns = [
     *(f"docs/{path.parent.name}/{path.stem}.md" for path in _DOCS.glob("*/*.ipynb")),
 ]
 nb_execution_mode = "off"
+autodoc_preserve_defaults = True
+default_role = "py:obj"  # docstrings name parameters and classes in single backticks
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+numpydoc_show_class_members = False
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 
@@ -60,6 +65,6 @@ html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["_extra"]
-templates_path = ["_templates"]
+templates_path = [str(_DOCS / "_templates")]  # autosummary looks from the source folder
 html_copy_source = False
 html_show_sourcelink = False
