@@ -73,7 +73,8 @@ class StepSearch:
 
 def compiled_weights(model: Transformer, precision: str) -> "CompiledWeights":
     """Convert the current weights of a model on the CPU for the compiled search."""
-    from dragoman.inference.compiled.weights import CompiledWeights, PositionTable
+    from dragoman.inference.compiled.positions import PositionTable
+    from dragoman.inference.compiled.weights import CompiledWeights
 
     def table_of(embedding: Embedding) -> PositionTable:
         return lambda start, length: embedding.table(start, length).detach().numpy()

@@ -8,10 +8,12 @@ is a multiple of 16. Everything else runs in `inference/search` with `inference/
 |---|---|
 | `layout.py` | the arrays that the other files work on, with their shapes |
 | `weights.py` | a model's weights: quantized and packed into panels for the matrix products |
+| `positions.py` | positional encodings |
 | `memory.py` | allocation of buffers and of the state of searches |
 | `layers.py` | the Transformer's layers on rows: products, norms, attention, feed-forward |
 | `beams.py` | one step of beam search: vocabulary, best continuations, finished hypotheses |
 | `engine.py` | the queue of sentences, the slots they are searched in, and one thread per processor |
+| `forced.py` | log-probabilities, cross-attention and alternatives of given translations |
 
 Why it is worth it: the tensor decoder makes a hundred calls to torch per step. It writes the logits of the whole
 vocabulary to memory only to read them again. Gains over full passes, tiny model, beam 5 (docs/explanation/internals.md;

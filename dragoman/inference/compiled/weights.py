@@ -7,7 +7,7 @@ Logits and attention scores also get log2 e, because the search computes powers 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from dragoman.bundle.weights import Arrays
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
+from dragoman.inference.compiled.positions import KnownPositions, PositionTable, position_tables
 from dragoman.inference.weight_scales import attention_scales, quantize_rows
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
@@ -31,7 +32,6 @@ from dragoman.kernels.tiles import (
 _LOG2_E = math.log2(math.e)
 _LAYER_NORM_EPSILON = 1e-5
 """The default of `torch.nn.LayerNorm`."""
-_POSITIONS_AHEAD = 512
 _ZERO_BYTE = 128
 
 _HAS_PRODUCTS = {"float32": True, "int16": HAS_SHORT_PRODUCTS, "int8": HAS_BYTE_PRODUCTS}
@@ -41,8 +41,6 @@ MAX_BEAM_SIZE = 64
 """Limit of the beam size. Insertion, which finds the best continuations here, is slow in wider beams."""
 LinearArrays = tuple[Floats, Floats | None]
 """Weight (out, in) and bias."""
-PositionTable = Callable[[int, int], Floats]
-"""Function (first position, number of positions) to the positional encodings (positions, D)."""
 
 
 class CompiledWeights:
@@ -55,13 +53,17 @@ class CompiledWeights:
     arrays
         The model's parameters by name, as in `bundle.parameters.parameter_shapes`.
     tables
-        The position tables of source and target.
+        The position tables of source and target. None: those of `positions.position_tables`.
     precision
         Of matrix products: "float32", "int16" or "int8".
     """
 
     def __init__(
-        self, settings: ModelSettings, arrays: Arrays, tables: tuple[PositionTable, PositionTable], precision: str
+        self,
+        settings: ModelSettings,
+        arrays: Arrays,
+        tables: tuple[PositionTable, PositionTable] | None,
+        precision: str,
     ) -> None:
         self.precision = precision
         self._settings, self._arrays = settings, arrays
@@ -70,7 +72,9 @@ class CompiledWeights:
         self.vocab_sizes = len(src), len(tgt)
         self.is_finite = all(bool(np.isfinite(array).all()) for array in arrays.values())
         limit = settings.max_positions if settings.positions == "learned" else None
-        self._positions = [_Positions(table, self.width, limit) for table in tables]
+        self._positions = [
+            KnownPositions(table, self.width, limit) for table in tables or position_tables(settings, arrays)
+        ]
         activation = _ACTIVATIONS.index(settings.activation)
         self.shape = Shape(settings.num_heads, settings.norm_first, activation, _LAYER_NORM_EPSILON)
         with np.errstate(invalid="ignore", over="ignore"):  # callers check `is_finite` before they search
@@ -212,20 +216,3 @@ def _pack(
     zero = _ZERO_BYTE if precision == "int8" else 0
     correction = zero * quantized.sum(1, dtype=np.int32)
     return groups.reshape(len(groups), -1), correction, np.pad(scale, (0, missing)), biases
-
-
-class _Positions:
-    """Positional encodings, computed up to the longest length so far, with some positions in reserve."""
-
-    def __init__(self, table: PositionTable, width: int, limit: int | None) -> None:
-        self._table, self._limit = table, limit
-        self._known = np.zeros((0, width), np.float32)
-
-    def up_to(self, length: int) -> Floats:
-        """Encodings of at least `length` positions. Raises ValueError if there are fewer learned positions."""
-        known = self._known
-        if known.shape[0] < length:
-            end = length + min(length, _POSITIONS_AHEAD)
-            end = end if self._limit is None else max(min(end, self._limit), length)
-            self._known = known = self._table(0, end)
-        return known
