@@ -4,6 +4,8 @@ Each message is one line: what is wrong (with the file and line, or the setting 
 The command line prints the message without a traceback and exits with code 2. A notebook shows the message alone too.
 """
 
+from importlib.util import find_spec
+
 
 class DragomanError(Exception):
     """The base class of all errors with a message for the user."""
@@ -35,3 +37,16 @@ class SettingsWarning(FutureWarning):
 
 class ResourceError(DragomanError):
     """Memory or disk space is too small. The message says what would fit."""
+
+
+class MissingExtraError(DragomanError):
+    """A feature needs a package that an extra of Dragoman installs."""
+
+    def __init__(self, feature: str, package: str = "torch") -> None:
+        super().__init__(f'{feature} needs {package}. Run `pip install "dragoman[train]"`.')
+
+
+def require_torch(feature: str) -> None:
+    """Raise MissingExtraError if torch is not installed. `feature` is what needs it, such as a setting."""
+    if find_spec("torch") is None:
+        raise MissingExtraError(feature)

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from dragoman.devices.device import keep_freed_memory
+from dragoman.devices.memory import keep_freed_memory
+from dragoman.devices.precision import resolve_inference_precision
 from dragoman.inference.searches import CompiledSearch
 from dragoman.inference.segments import Source
-from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis

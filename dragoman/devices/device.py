@@ -1,7 +1,6 @@
-"""Torch devices: choosing one, its precisions, and memory that the C allocator keeps."""
+"""Torch devices: choosing one, and its precisions."""
 
 import contextlib
-import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,9 +8,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from dragoman.errors import ConfigError
-
-# Parameters of mallopt: M_MMAP_THRESHOLD (32 MB, its maximum), M_TRIM_THRESHOLD (never trim) and M_TOP_PAD (64 MB).
-_KEEP = ((-3, 32 << 20), (-1, 2**31 - 1), (-2, 64 << 20))
 
 
 @contextlib.contextmanager
@@ -79,16 +75,3 @@ def multiplies_bfloat16(device: torch.device) -> bool:
         capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
         return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
     return False
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory for later allocations. Other C libraries are left alone.
-
-    Every step allocates and frees the same hundreds of megabytes. Returning them to the system and clearing new pages
-    would take about a quarter of a small model's training time, and a tenth of its decoding time. Peak memory does not
-    change.
-    """
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        allocator = ctypes.CDLL(None)
-        for parameter, value in _KEEP:
-            allocator.mallopt(parameter, value)

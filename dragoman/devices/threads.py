@@ -1,16 +1,26 @@
-"""Torch's thread count for Python threads that compute in parallel, one core each."""
+"""Numbers of threads: the default, and one for Python threads that compute in parallel, one core each.
 
+Torch's numbers are used once torch is imported. Before that, they are predicted.
+"""
+
+import os
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
-import torch
+_this_thread = threading.local()
 
 
 def compute_on_one_thread() -> None:
     """Make torch operations of the calling Python thread run on one thread. Call it once in each thread."""
-    # The first call in a thread sets its number to the default, which would overwrite an earlier set_num_threads.
-    torch.get_num_threads()
-    torch.set_num_threads(1)
+    _this_thread.is_alone = True
+    if torch := _imported_torch():
+        # The first call in a thread sets its number to the default, which would overwrite an earlier set_num_threads.
+        torch.get_num_threads()
+        torch.set_num_threads(1)
 
 
 @contextmanager
@@ -19,8 +29,43 @@ def restore_num_threads() -> Iterator[None]:
 
     Setting the number in one thread also changes what other threads read in the libraries that they share.
     """
-    before = torch.get_num_threads()
+    torch = _imported_torch()
+    before = torch.get_num_threads() if torch else 0
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        if torch:
+            torch.set_num_threads(before)
+
+
+def num_cpu_threads() -> int:
+    """Torch's number of threads in the calling thread, or the number it would have if it were imported."""
+    is_alone = getattr(_this_thread, "is_alone", False)
+    if torch := _imported_torch():
+        if is_alone:  # torch may have been imported since
+            torch.set_num_threads(1)
+        return int(torch.get_num_threads())
+    return 1 if is_alone else _default_num_threads()
+
+
+def _imported_torch() -> Any:
+    return sys.modules.get("torch")
+
+
+def _default_num_threads() -> int:
+    """Physical cores that this process may use, or fewer if OMP_NUM_THREADS or MKL_NUM_THREADS is set."""
+    cores = _num_cores()
+    wanted = (os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
+    return min(cores, next((int(one) for one in wanted if one.isdecimal() and int(one) > 0), cores))
+
+
+def _num_cores() -> int:
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    cores = set()
+    for processor in os.sched_getaffinity(0):
+        core = str(processor)
+        with suppress(OSError):
+            core = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list").read_text()
+        cores.add(core)
+    return len(cores)

@@ -7,21 +7,32 @@ Attention can be read in either step. In ``prediction``, the model does not have
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from dragoman.data.batch import pad_ids
+from dragoman.config import InferenceSettings
+from dragoman.errors import require_torch
+from dragoman.inference.searches import compiled_weights, reason_for_torch
 from dragoman.inference.segments import AnsweredText, SearchedText
-from dragoman.model.transformer import Transformer
+from dragoman.inference.tensors.converted import Converted
+from dragoman.inference.workers import map_in_threads, num_search_threads
+from dragoman.kernels.compiling import will_compile
+from dragoman.model.trained import AnyTransformer, LazyTransformer
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 from dragoman.text.tokenization.words import spaced_words
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor
+
+    from dragoman.inference.compiled.weights import CompiledWeights
+
+_Pair = tuple[Sequence[int], Sequence[int]]
+_Weights = TypeVar("_Weights", npt.NDArray[np.float32], "Tensor")
 Reading = Literal["prediction", "next"]
 Links = tuple[tuple[int, int], ...]
 """Pairs (source index, target index), sorted by target."""
@@ -37,14 +48,14 @@ def alignment_layer(num_layers: int) -> int:
 
 
 def attention_links(
-    cross: Float[Tensor, "H Q S"], num_src: int, num_tgt: int, reading: Reading
-) -> Float[Tensor, "num_tgt num_src"]:
-    """Attention from each target token to each source token without eos, averaged over the heads.
+    cross: "Float[_Weights, 'H Q S']", num_src: int, num_tgt: int, reading: Reading
+) -> "Float[_Weights, 'num_tgt num_src']":
+    """Attention from each target token to each source token without eos, averaged over the heads. Also of arrays.
 
     The queries (Q) of `cross` are bos and the target tokens.
     """
     first = 1 if reading == "next" else 0
-    return cross[:, first : first + num_tgt, :num_src].mean(0)
+    return cross[:, first : first + num_tgt, :num_src].mean(0)  # type: ignore[no-any-return]
 
 
 class Aligner:
@@ -64,31 +75,34 @@ class Aligner:
 
     def __init__(
         self,
-        models: Sequence[Transformer],
+        models: Sequence[AnyTransformer],
         tokenizers: TokenizerPair,
         reading: Reading = DEFAULT_READING,
         layer: int | None = None,
     ) -> None:
-        self._models, self._tokenizers, self._reading, self._layer = tuple(models), tokenizers, reading, layer
+        self._models = [LazyTransformer.of(model) for model in models]
+        self._tokenizers, self._reading, self._layer = tokenizers, reading, layer
+        self._compiled: Converted[CompiledWeights] | None = None
 
-    def links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
+    def links(self, pairs: Sequence[_Pair]) -> list[Links]:
         """The source token of each target token, for every pair of source and target ids without control ids."""
         return [
             tuple((src, tgt) for tgt, src in enumerate(weights.argmax(1).tolist())) if all(pair) else ()
             for pair, weights in zip(pairs, self.weights(pairs), strict=True)
         ]
 
-    @torch.inference_mode()
-    def weights(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[npt.NDArray[np.float32]]:
-        """Attention from target tokens (rows) to source tokens (columns) of every pair. 0 if a side has no tokens."""
+    def weights(self, pairs: Sequence[_Pair]) -> list[npt.NDArray[np.float32]]:
+        """Attention from target tokens (rows) to source tokens (columns) of every pair."""
+        if (found := self._compiled_weights(pairs)) is not None:
+            return found
         sums = [np.zeros((len(tgt), len(src)), np.float32) for src, tgt in pairs]
         for batch in _batches(pairs):
             for model in self._models:
                 for place, own in zip(batch, self._weights(model, [pairs[one] for one in batch]), strict=True):
-                    sums[place] += own.float().cpu().numpy()
+                    sums[place] += own
         return sums
 
-    def word_links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
+    def word_links(self, pairs: Sequence[_Pair]) -> list[Links]:
         """Links between words, as `str.split` separates them."""
         src_tokens, tgt_tokens = self._tokenizers.src.tokens, self._tokenizers.tgt.tokens
         return [
@@ -121,20 +135,50 @@ class Aligner:
         joined = {(i + src, j + tgt) for src, tgt in offsets for i, j in next(links)}
         return tuple(sorted(joined, key=_by_target))
 
-    def _weights(self, model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
-        """The weights of one batch by one model."""
-        src_ids, src_lengths = pad_ids([[*src, EOS_ID] for src, _ in pairs], PAD_ID)
-        decoder_input, _ = pad_ids([[BOS_ID, *tgt] for _, tgt in pairs], PAD_ID)
-        device = model.device
-        cross = model.attention(src_ids.to(device), src_lengths.to(device), decoder_input.to(device)).cross
-        layer = alignment_layer(len(cross)) if self._layer is None else self._layer
+    def _compiled_weights(self, pairs: Sequence[_Pair]) -> list[npt.NDArray[np.float32]] | None:
+        """The weights of all pairs in machine code, on all threads. None if it does not support the models."""
+        if reason_for_torch(self._models, "float32", InferenceSettings(beam_size=1)):
+            return None
+        from dragoman.inference.compiled.forced import force_targets
+
+        if self._compiled is None:
+            will_compile()
+            self._compiled = Converted(self._models[0], lambda: compiled_weights(self._models[0], "float32"))
+        weights = self._compiled.now()
+        if not weights.is_finite:
+            return None
+        layer = alignment_layer(weights.num_layers) if self._layer is None else self._layer
+        workers = num_search_threads("cpu")
+        parts = [pairs[worker::workers] for worker in range(workers)]
+        work = partial(force_targets, weights, layer=layer, with_log_probs=False)
+        found = list(map(iter, map_in_threads(work, parts, workers)))
+        passes = (next(found[place % workers]) for place in range(len(pairs)))
         return [
-            attention_links(cross[layer][row], len(src), len(tgt), self._reading)
-            for row, (src, tgt) in enumerate(pairs)
+            attention_links(one.attention, len(src), len(tgt), self._reading)
+            for one, (src, tgt) in zip(passes, pairs, strict=True)
         ]
 
+    def _weights(self, model: LazyTransformer, pairs: Sequence[_Pair]) -> list[npt.NDArray[np.float32]]:
+        """The weights of one batch by one model."""
+        require_torch("the attention of a model")
+        import torch
 
-def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[int]]:
+        from dragoman.data.batch import pad_ids
+
+        src_ids, src_lengths = pad_ids([[*src, EOS_ID] for src, _ in pairs], PAD_ID)
+        decoder_input, _ = pad_ids([[BOS_ID, *tgt] for _, tgt in pairs], PAD_ID)
+        transformer = model.build()
+        inputs = (each.to(transformer.device) for each in (src_ids, src_lengths, decoder_input))
+        with torch.inference_mode():
+            cross = transformer.attention(*inputs).cross
+            layer = alignment_layer(len(cross)) if self._layer is None else self._layer
+            return [
+                attention_links(cross[layer][row], len(src), len(tgt), self._reading).float().cpu().numpy()
+                for row, (src, tgt) in enumerate(pairs)
+            ]
+
+
+def _batches(pairs: Sequence[_Pair]) -> list[list[int]]:
     """Batches of pairs of similar length, as indices. Pairs without tokens on one side are left out."""
     batches: list[list[int]] = []
     longest = 0

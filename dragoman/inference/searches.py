@@ -1,41 +1,35 @@
 """Choice of the search: machine code where it is supported, else tensor operations.
 
 `TransformerSearch` is the search of a `Translator`. For the settings of each call it chooses `CompiledSearch`
-(`inference/compiled`) or `StepSearch` (`inference/search` with `inference/tensors`).
+(`inference/compiled`) or `StepSearch` (`inference/search` with `inference/tensors`). Only the second imports torch.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from dragoman.config import InferenceSettings
 from dragoman.counting import count_share, is_counting
-from dragoman.data.batch import pad_ids
-from dragoman.inference.search.beam import beam_search, stream_beam_search
-from dragoman.inference.search.sampling import sample
-from dragoman.inference.search.step_model import Ensemble, StepModel
+from dragoman.devices.precision import resolve_inference_precision
+from dragoman.errors import require_torch
 from dragoman.inference.segments import IdStream, Source, StreamingSearch, token_batches
 from dragoman.inference.tensors.converted import Converted
-from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.workers import map_in_threads, num_search_threads
 from dragoman.kernels.compiling import can_compile, will_compile
-from dragoman.model.embedding import Embedding
-from dragoman.model.parameters import arrays_of
-from dragoman.model.transformer import Transformer
+from dragoman.model.trained import AnyTransformer, LazyTransformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from dragoman.inference.compiled.weights import CompiledWeights
+    from dragoman.inference.search.step_model import StepModel
 
 
 class StepSearch:
     """Beam search and sampling with any StepModel, batch by batch."""
 
-    def __init__(self, model: StepModel[Any]) -> None:
+    def __init__(self, model: "StepModel[Any]") -> None:
         self._model = model
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
@@ -56,9 +50,13 @@ class StepSearch:
 
     def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
         """Search one source. Yields the certain start of its output after each step."""
+        from dragoman.inference.search.beam import stream_beam_search
+
         return stream_beam_search(self._model, *self._pad([source]), settings, source.prefix)
 
-    def _pad(self, batch: Sequence[Source]) -> tuple[Tensor, Tensor]:
+    def _pad(self, batch: Sequence[Source]) -> "tuple[Tensor, Tensor]":
+        from dragoman.data.batch import pad_ids
+
         ids, lengths = pad_ids([[*source.ids, EOS_ID] for source in batch], PAD_ID)
         return ids.to(self._model.device), lengths.to(self._model.device)
 
@@ -66,21 +64,21 @@ class StepSearch:
         src_ids, src_lengths = self._pad(batch)
         prefixes = [source.prefix for source in batch]
         if settings.sample:
+            from dragoman.inference.search.sampling import sample
+
             names = [source.name for source in batch]
             return sample(self._model, src_ids, src_lengths, settings, names, prefixes)
+        from dragoman.inference.search.beam import beam_search
+
         return beam_search(self._model, src_ids, src_lengths, settings, prefixes)
 
 
-def compiled_weights(model: Transformer, precision: str) -> "CompiledWeights":
+def compiled_weights(model: AnyTransformer, precision: str) -> "CompiledWeights":
     """Convert the current weights of a model on the CPU for the compiled search."""
-    from dragoman.inference.compiled.positions import PositionTable
     from dragoman.inference.compiled.weights import CompiledWeights
 
-    def table_of(embedding: Embedding) -> PositionTable:
-        return lambda start, length: embedding.table(start, length).detach().numpy()
-
-    tables = table_of(model.src_embedding), table_of(model.tgt_embedding)
-    return CompiledWeights(model.settings, arrays_of(model), tables, precision)
+    lazy = LazyTransformer.of(model)
+    return CompiledWeights(lazy.settings, lazy.arrays, None, precision)
 
 
 class CompiledSearch:
@@ -89,10 +87,10 @@ class CompiledSearch:
     `max_length` is the maximum length of an output in tokens. None: the model's limit.
     """
 
-    def __init__(self, model: Transformer, precision: str, max_length: int | None = None) -> None:
+    def __init__(self, model: AnyTransformer, precision: str, max_length: int | None = None) -> None:
         will_compile()
-        self._model = model
-        self._max_length = model.max_positions if max_length is None else max_length
+        self._model = LazyTransformer.of(model)
+        self._max_length = self._model.max_positions if max_length is None else max_length
         self._weights: Converted[CompiledWeights] = Converted(model, lambda: compiled_weights(model, precision))
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
@@ -101,10 +99,10 @@ class CompiledSearch:
 
         weights = self._weights.now()
         if not weights.is_finite:  # compiled code assumes that no number is NaN
-            return StepSearch(FastModel(self._model, weights.precision))(sources, settings)
+            return tensor_search([self._model], weights.precision)(sources, settings)
         waiting = Waiting(sources, settings, self._max_length, weights.vocab_sizes)
         count = len(waiting)
-        workers = max(1, min(num_search_threads(self._model.device), count))
+        workers = max(1, min(num_search_threads("cpu"), count))
         map_in_threads(
             lambda _: search_all(weights, waiting, settings, workers),
             range(workers),
@@ -120,17 +118,26 @@ class CompiledSearch:
 
         weights = self._weights.now()
         if not weights.is_finite:
-            return (yield from StepSearch(FastModel(self._model, weights.precision)).stream(source, settings))
+            return (yield from tensor_search([self._model], weights.precision).stream(source, settings))
         waiting = Waiting([source], settings, self._max_length, weights.vocab_sizes)
         yield from stream_search(weights, waiting, settings)
         return waiting.found[0]
 
 
+def tensor_search(models: Sequence[LazyTransformer], precision: str) -> StepSearch:
+    """The search of one model, or of an ensemble of models, in torch operations."""
+    from dragoman.inference.search.step_model import Ensemble
+    from dragoman.inference.tensors.fast_model import FastModel
+
+    fast = [FastModel(model.build(), precision) for model in models]
+    return StepSearch(fast[0] if len(fast) == 1 else Ensemble(fast))
+
+
 class TransformerSearch:
     """The fastest search of a model, or of an ensemble of models, for the settings of each call."""
 
-    def __init__(self, models: Sequence[Transformer]) -> None:
-        self._models = models
+    def __init__(self, models: Sequence[AnyTransformer]) -> None:
+        self._models = [LazyTransformer.of(model) for model in models]
         self._searches: dict[tuple[str, bool], StreamingSearch] = {}
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
@@ -143,22 +150,29 @@ class TransformerSearch:
 
     def _choose(self, settings: InferenceSettings) -> StreamingSearch:
         precision = resolve_inference_precision(settings.precision, self._models[0].device)
-        kind = precision, self._can_compile(precision, settings)
+        reason = reason_for_torch(self._models, precision, settings)
+        kind = precision, not reason
         if kind not in self._searches:
-            self._searches[kind] = self._build_search(*kind)
+            if reason:
+                require_torch(reason)
+            compiled = CompiledSearch(self._models[0], precision) if not reason else None
+            self._searches[kind] = compiled or tensor_search(self._models, precision)
         return self._searches[kind]
 
-    def _can_compile(self, precision: str, settings: InferenceSettings) -> bool:
-        is_other = settings.sample or len(self._models) > 1 or self._models[0].device.type != "cpu"
-        if is_other or not can_compile():
-            return False
-        from dragoman.inference.compiled.weights import supports
 
-        model = self._models[0]
-        return model.projection.weight.dtype == torch.float32 and supports(model.settings, precision, settings)
+def reason_for_torch(models: Sequence[LazyTransformer], precision: str, settings: InferenceSettings) -> str:
+    """What machine code does not support, as the subject of an error. "" if it can search with these settings."""
+    model = models[0]
+    if settings.sample:
+        return f"`inference.{'mbr_samples' if settings.mbr_samples else 'sample'}`"
+    if len(models) > 1:
+        return "an ensemble of models"
+    if not model.device.startswith("cpu"):
+        return f"the device {model.device}"
+    if not can_compile():
+        return "translating without numba"
+    from dragoman.inference.compiled.weights import supports
 
-    def _build_search(self, precision: str, compiled: bool) -> StreamingSearch:
-        if compiled:
-            return CompiledSearch(self._models[0], precision)
-        fast = [FastModel(model, precision) for model in self._models]
-        return StepSearch(fast[0] if len(fast) == 1 else Ensemble(fast))
+    if model.is_float32 and supports(model.settings, precision, settings):
+        return ""
+    return f"this model, with `inference.precision` {precision} and `inference.beam_size` {settings.beam_size},"

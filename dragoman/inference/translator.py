@@ -4,13 +4,14 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice, repeat
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.config import SETTINGS, Config, DataSettings, InferenceSettings, check_config
 from dragoman.config.fields import SettingValue, did_you_mean
 from dragoman.config.history import RENAMED
 from dragoman.counting import count_items, counting, start_window
+from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.options import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, Preserve
@@ -18,14 +19,15 @@ from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps
 from dragoman.inference.preservation.preserver import may_change, translate_preserving
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.segments import InputText, Search
-from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.text_search import TextSearch, TranslationOptions
-from dragoman.model.trained import TrainedModel
-from dragoman.model.transformer import Transformer
+from dragoman.model.trained import AnyTransformer, TrainedModel
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.terms import Terms
 from dragoman.text.tokenization.tokenizer import TokenizerPair
+
+if TYPE_CHECKING:
+    from dragoman.model.transformer import Transformer
 
 WINDOW_TEXTS = 4096
 """Texts in memory at once. They are sorted by length, translated in batches and put back in order."""
@@ -168,20 +170,20 @@ class Translator:
             else override_settings(first.config.inference, {"precision": precision})
         )
         # Raise errors about the precision now, not at the first text.
-        resolve_inference_precision(settings.precision, first.model.device)
+        resolve_inference_precision(settings.precision, first.lazy.device)
         if not all(first.tokenizers.same_as(other.tokenizers) for other in others):
             raise ModelError(
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
                 "Train them on the same text with different values of `train.seed`, or translate with one model."
             )
-        models = [trained.model for trained in trained_models]
-        longest = min(_max_src_tokens(trained.model, trained.config.data.max_tokens) for trained in trained_models)
+        models = [trained.lazy for trained in trained_models]
+        longest = min(_max_src_tokens(trained.lazy, trained.config.data.max_tokens) for trained in trained_models)
         aligner = Aligner(models, first.tokenizers)
         return cls(search or TransformerSearch(models), first.tokenizers, settings, longest, aligner, trained_models)
 
     @classmethod
     def from_model(
-        cls, model: Transformer, tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
+        cls, model: "Transformer", tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
     ) -> "Translator":
         """Create a translator from a model in memory, for example during training.
 
@@ -196,8 +198,8 @@ class Translator:
         """
         config = Config(data=DataSettings(max_tokens=max_src_tokens), model=model.settings, inference=settings)
         trained = TrainedModel(model, tokenizers, config, Card())
-        longest, aligner = _max_src_tokens(model, max_src_tokens), Aligner([model], tokenizers)
-        return cls(TransformerSearch([model]), tokenizers, settings, longest, aligner, [trained])
+        longest, aligner = _max_src_tokens(model, max_src_tokens), Aligner([trained.lazy], tokenizers)
+        return cls(TransformerSearch([trained.lazy]), tokenizers, settings, longest, aligner, [trained])
 
     def translate(
         self,
@@ -459,6 +461,6 @@ def _setting_hint(name: str) -> str:
     return did_you_mean(name, names) or f" The settings are {', '.join(names)}."
 
 
-def _max_src_tokens(model: Transformer, max_tokens: int) -> int:
+def _max_src_tokens(model: AnyTransformer, max_tokens: int) -> int:
     """The longest source without eos that the model was trained on and has positions for, in tokens."""
     return max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)

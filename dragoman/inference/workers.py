@@ -9,18 +9,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-import torch
-
-from dragoman.devices.threads import compute_on_one_thread, restore_num_threads
+from dragoman.devices.threads import compute_on_one_thread, num_cpu_threads, restore_num_threads
 
 Item = TypeVar("Item")
 TaskResult = TypeVar("TaskResult")
 _WATCH_SECONDS = 0.2
 
 
-def num_search_threads(device: torch.device) -> int:
-    """Number of batches to search at once: torch's number of threads on a CPU, 1 on other devices."""
-    return torch.get_num_threads() if device.type == "cpu" else 1
+def num_search_threads(device: object) -> int:
+    """Number of batches to search at once on a torch device or a device name: one per thread of a CPU, 1 elsewhere."""
+    return num_cpu_threads() if str(device).startswith("cpu") else 1
 
 
 def map_in_threads(

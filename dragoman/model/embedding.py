@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dragoman.devices.checks import check_ids, check_vocabulary, check_whole_number
+from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, DataError
 
 
@@ -24,7 +25,7 @@ def sinusoidal_positions(
     are computed on demand, so sequences can have any length. Raises ConfigError if `d_model` is odd.
     """
     angles = _angles(length, d_model, start, device)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
 
 
 def marian_positions(
@@ -35,16 +36,21 @@ def marian_positions(
     Models imported from Marian need this order. tensor2tensor, the paper's own code, uses it too.
     """
     angles = _angles(length, d_model, start, device)
-    return torch.cat((angles.sin(), angles.cos()), dim=-1)
+    return torch.cat((angles.sin(), angles.cos()), dim=-1).float()
 
 
 def _angles(length: int, d_model: int, start: int, device: torch.device | None) -> Float[Tensor, "T K"]:
-    """The angles pos / 10000^(2i / d_model), one for each pair of dimensions: K is d_model / 2."""
+    """The angles pos / 10000^(2i / d_model), one for each pair of dimensions: K is d_model / 2.
+
+    Functions are computed in float64 and rounded to float32. The float32 functions of two libraries or machines differ
+    in their last bits, and machine code computes the same positions with NumPy.
+    """
     if d_model % 2:
         raise ConfigError(f"`d_model` must be even for sinusoidal positions, but is {d_model}.")
     positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
     dimensions = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
-    return positions[:, None] * torch.exp(dimensions * (-math.log(10000.0) / d_model))
+    frequencies = torch.exp((dimensions * (-math.log(10000.0) / d_model)).to(sum_type(positions.device))).float()
+    return (positions[:, None] * frequencies).to(sum_type(positions.device))
 
 
 _POSITIONS = ("sinusoidal", "marian", "learned")

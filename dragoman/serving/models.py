@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, read_config
-from dragoman.devices.device import keep_freed_memory
+from dragoman.devices.memory import keep_freed_memory
+from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError
 from dragoman.inference.options import Details, Preserve
-from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.languages import LANGUAGE_NAMES, normalize_code
 from dragoman.model.trained import TrainedModel

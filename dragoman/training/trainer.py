@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from dragoman.devices.device import keep_freed_memory
+from dragoman.devices.memory import keep_freed_memory
 from dragoman.files import remove_folder
 from dragoman.training.averaging import means_of
 from dragoman.training.loop import Diverged, Loop

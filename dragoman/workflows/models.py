@@ -146,7 +146,7 @@ def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence
         return request.translator.trained_models
     for path in request.paths:
         require_model(path, request.hint)
-    from dragoman.devices.device import keep_freed_memory
+    from dragoman.devices.memory import keep_freed_memory
     from dragoman.model.trained import TrainedModel
 
     keep_freed_memory()

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dragoman.model.transformer import Transformer
+from dragoman.model.trained import AnyTransformer, LazyTransformer
 
 Form = TypeVar("Form")
 
@@ -12,8 +12,8 @@ Form = TypeVar("Form")
 class Converted(Generic[Form]):
     """The result of `convert`, cached until a parameter of the model is changed in place or gets new memory."""
 
-    def __init__(self, model: Transformer, convert: Callable[[], Form]) -> None:
-        self._parameters = list(model.parameters())
+    def __init__(self, model: AnyTransformer, convert: Callable[[], Form]) -> None:
+        self._model = LazyTransformer.of(model)
         self._convert = convert
         self._lock = threading.Lock()
         self._made_from: list[tuple[int, int]] = []
@@ -22,7 +22,7 @@ class Converted(Generic[Form]):
     def now(self) -> Form:
         """The conversion of the current weights. Safe to call from several threads."""
         with self._lock:
-            now = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in self._parameters]
+            now = self._model.version
             if now != self._made_from:
                 self._form, self._made_from = self._convert(), now
             return self._form

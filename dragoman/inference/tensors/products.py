@@ -13,10 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dragoman.devices.device import multiplies_bfloat16
-from dragoman.errors import ConfigError
 from dragoman.inference.weight_scales import attention_scales, quantize_rows
-from dragoman.kernels.compiling import can_compile
 from dragoman.model.attention import MultiHeadAttention
 
 ProductFunction = Callable[[Tensor], Tensor]
@@ -136,52 +133,6 @@ class _Int8:
             "",
         )
         return sums.mul_(scale) if self._bias is None else torch.addcmul(self._bias, sums, scale)
-
-
-def resolve_inference_precision(name: str, device: torch.device) -> str:
-    """The precision that a search on `device` uses for the setting `inference.precision`.
-
-    "auto" is the fastest that the device supports, of int8, int16, bfloat16 and float32 in this order. On a CPU without
-    bfloat16 instructions, "bfloat16" becomes float32, which is faster there and more exact. Raises ConfigError for int8
-    and int16 if the device does not support them.
-    """
-    if name == "auto":
-        if _multiplies_int8(device):
-            return "int8"
-        if _multiplies_int16(device):
-            return "int16"
-        return "bfloat16" if multiplies_bfloat16(device) else "float32"
-    if name == "bfloat16" and device.type == "cpu" and not multiplies_bfloat16(device):
-        return "float32"
-    if name == "int8" and not _multiplies_int8(device):
-        raise ConfigError(
-            "`inference.precision` is int8, which needs a CPU with VNNI instructions, but "
-            f"{'this CPU has none' if device.type == 'cpu' else f'the model is on {device}'}. "
-            "Use auto, int16, bfloat16 or float32."
-        )
-    if name == "int16" and not _multiplies_int16(device):
-        raise ConfigError(
-            "`inference.precision` is int16, which needs numba and an x86 CPU with AVX2, but the model is "
-            f"on {device}. Use auto, bfloat16 or float32."
-        )
-    return name
-
-
-def _multiplies_int8(device: torch.device) -> bool:
-    """Whether torch can use int8 here: a CPU that sums products of bytes exactly. Older ones saturate at 16 bits."""
-    if device.type != "cpu" or not hasattr(torch.ops.onednn, "qlinear_pointwise"):
-        return False
-    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(capabilities.get("avx512_vnni") or capabilities.get("amx_int8"))
-
-
-def _multiplies_int16(device: torch.device) -> bool:
-    """Whether the device is a CPU with products of 16-bit integers that numba can compile for."""
-    if device.type != "cpu" or not can_compile():
-        return False
-    from dragoman.kernels.tiles import HAS_SHORT_PRODUCTS
-
-    return HAS_SHORT_PRODUCTS
 
 
 def _bfloat16(bias: Tensor | None) -> Tensor | None:

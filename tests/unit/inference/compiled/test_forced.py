@@ -13,6 +13,7 @@ pytest.importorskip("numba", reason="numba compiles what is tested here")
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
+from dragoman.inference import searches
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.compiled.forced import IdPair, force_targets
 from dragoman.inference.compiled.positions import position_tables
@@ -67,14 +68,14 @@ def test_a_forced_pass_equals_the_definition(kind: str) -> None:
     assert all((one.attention == other.attention).all() for one, other in zip(weights_only, found, strict=True))
 
 
-def test_attention_is_what_alignments_are_read_from() -> None:
+def test_an_aligner_reads_the_same_attention_without_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     model, pairs = model_of("post-norm, separate"), random_pairs(9)
+    found = Aligner([model], None).weights(pairs)  # type: ignore[arg-type]
+    monkeypatch.setattr(searches, "can_compile", lambda: False)
     expected = Aligner([model], None).weights(pairs)  # type: ignore[arg-type]
-    for (src, tgt), one, other in zip(
-        pairs, force_targets(compiled_weights(model, "float32"), pairs, layer=1), expected, strict=True
-    ):
-        if src and tgt:
-            np.testing.assert_allclose(one.attention.mean(0)[: len(tgt), : len(src)], other, atol=1e-5)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert any((one != other).any() for one, other in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("precision", ["float32", "int16", "int8"])
@@ -119,12 +120,13 @@ def test_wrong_ids_and_layers_are_refused(pair: IdPair, options: dict[str, Any],
 
 
 @pytest.mark.parametrize("kind", ["pre-norm", "marian", "learned positions, gelu"])
-def test_positions_without_torch_equal_those_of_the_definition(kind: str) -> None:
-    model = model_of(kind)
+def test_positions_equal_those_of_the_definition_to_the_last_bit(kind: str) -> None:
+    model = random_transformer(VOCAB_SIZE, **(KINDS[kind] | {"d_model": 512, "d_ff": 16}))
     for table, embedding in zip(
         position_tables(model.settings, arrays_of(model)), (model.src_embedding, model.tgt_embedding), strict=True
     ):
-        np.testing.assert_allclose(table(3, 90), embedding.table(3, 90).detach(), atol=4e-6)
+        length = 90 if model.max_positions else 2000
+        np.testing.assert_array_equal(table(3, length), embedding.table(3, length).detach())
 
 
 def test_tokens_beyond_the_learned_positions_are_refused() -> None:

@@ -3,39 +3,41 @@
 from typing import Any
 
 import pytest
-import torch
 
+from dragoman.devices import precision as precision_of_devices
+from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError
-from dragoman.inference.tensors.products import resolve_inference_precision
 
 tiles = pytest.importorskip("dragoman.kernels.tiles", reason="numba compiles for the processor at hand")
-CPU = torch.device("cpu")
-OLD: dict[str, bool] = {}
-NEW = {"avx512_vnni": True, "avx512_bf16": True}
+jit = pytest.importorskip("dragoman.kernels.jit", reason="numba compiles for the processor at hand")
+CPU = "cpu"
+OLD: set[str] = set()
+NEW = {"avx512vnni", "avx512bf16"}
 
 
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def of_kind(capabilities: dict[str, bool], multiplies_shorts: bool) -> None:
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    def of_kind(features: set[str], multiplies_shorts: bool) -> None:
+        monkeypatch.setattr(jit, "FEATURES", features)
+        monkeypatch.setattr(tiles, "HAS_BYTE_PRODUCTS", "avx512vnni" in features)
         monkeypatch.setattr(tiles, "HAS_SHORT_PRODUCTS", multiplies_shorts)
 
     return of_kind
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "multiplies_shorts", "fastest"),
+    ("features", "multiplies_shorts", "fastest"),
     [
         (NEW, True, "int8"),
         (OLD, True, "int16"),
-        ({"bf16": True}, False, "bfloat16"),
+        ({"bf16"}, False, "bfloat16"),
         (OLD, False, "float32"),
     ],
 )
 def test_auto_is_the_fastest_supported_precision(
-    processor: Any, capabilities: dict[str, bool], multiplies_shorts: bool, fastest: str
+    processor: Any, features: set[str], multiplies_shorts: bool, fastest: str
 ) -> None:
-    processor(capabilities, multiplies_shorts)
+    processor(features, multiplies_shorts)
     assert resolve_inference_precision("auto", CPU) == fastest
     assert resolve_inference_precision("float32", CPU) == "float32"
 
@@ -52,3 +54,10 @@ def test_unsupported_integers_raise_with_one_line(processor: Any, precision: str
     processor(OLD, False)
     with pytest.raises(ConfigError, match=rf"^`inference.precision` is {precision}, .* Use auto, .* float32\.$"):
         resolve_inference_precision(precision, CPU)
+
+
+def test_machine_code_and_torch_know_the_same_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = resolve_inference_precision("bfloat16", CPU)
+    monkeypatch.setattr(precision_of_devices, "can_compile", lambda: False)
+    assert resolve_inference_precision("bfloat16", CPU) == found
+    assert resolve_inference_precision("auto", CPU) != "int16"

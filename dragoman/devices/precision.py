@@ -1,0 +1,57 @@
+"""The precision of a search on a device. CPUs are known without torch, if numba can compile for them."""
+
+from dragoman.errors import ConfigError, require_torch
+from dragoman.kernels.compiling import can_compile
+
+_BFLOAT16 = {"avx512bf16", "amx-bf16", "bf16"}
+"""LLVM's names of the instruction sets that multiply in bfloat16."""
+
+
+def resolve_inference_precision(name: str, device: object) -> str:
+    """The precision that a search on `device` (a torch device or its name) uses for the setting `inference.precision`.
+
+    "auto" is the fastest that the device supports, of int8, int16, bfloat16 and float32 in this order. On a CPU without
+    bfloat16 instructions, "bfloat16" becomes float32, which is faster there and more exact. Raises ConfigError for int8
+    and int16 if the device does not support them.
+    """
+    if name == "float32":
+        return name
+    on_cpu = str(device).partition(":")[0] == "cpu"
+    supported = _of_cpu() if on_cpu else _of_torch(str(device))
+    if name == "auto":
+        return next((each for each in ("int8", "int16", "bfloat16") if each in supported), "float32")
+    if name == "bfloat16":
+        return name if not on_cpu or name in supported else "float32"
+    if name not in supported:
+        needed, others = {
+            "int8": ("a CPU with VNNI instructions", "auto, int16, bfloat16 or float32"),
+            "int16": ("numba and an x86 CPU with AVX2", "auto, bfloat16 or float32"),
+        }[name]
+        found = "this CPU has none" if on_cpu and name == "int8" else f"the model is on {device}"
+        raise ConfigError(f"`inference.precision` is {name}, which needs {needed}, but {found}. Use {others}.")
+    return name
+
+
+def _of_cpu() -> set[str]:
+    """The fast precisions of this processor. Older ones sum products of bytes inexactly, with saturation at 16 bits."""
+    if not can_compile():
+        return _of_torch("cpu")
+    from dragoman.kernels import jit, tiles
+
+    kinds = {"int8": tiles.HAS_BYTE_PRODUCTS, "int16": tiles.HAS_SHORT_PRODUCTS}
+    return {name for name, is_there in kinds.items() if is_there} | (
+        {"bfloat16"} if _BFLOAT16 & jit.FEATURES else set()
+    )
+
+
+def _of_torch(device: str) -> set[str]:
+    """The fast precisions of torch on a device."""
+    require_torch("translating without numba" if device == "cpu" else f"the device {device}")
+    import torch
+
+    from dragoman.devices.device import multiplies_bfloat16
+
+    found = {"bfloat16"} if multiplies_bfloat16(torch.device(device)) else set()
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)() if device == "cpu" else {}
+    has_bytes = capabilities.get("avx512_vnni") or capabilities.get("amx_int8")
+    return found | ({"int8"} if has_bytes and hasattr(torch.ops.onednn, "qlinear_pointwise") else set())
