@@ -60,7 +60,7 @@ html_theme_options = {
     "show_toc_level": 2,
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"docs/index": []}
+html_sidebars = {"docs/index": [], "docs/faq": []}
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
