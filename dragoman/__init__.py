@@ -6,6 +6,7 @@ Names are imported on first use, so that ``import dragoman`` and ``dragoman --he
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dragoman.errors import needs_train_extra
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"dragoman.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    with needs_train_extra(f"`dragoman.{name}`"):
+        value = globals()[name] = getattr(import_module(_PLACES[name]), name)
     return value
 
 

@@ -4,6 +4,8 @@ Each message is one line: what is wrong (with the file and line, or the setting 
 The command line prints the message without a traceback and exits with code 2. A notebook shows the message alone too.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 
@@ -40,13 +42,30 @@ class ResourceError(DragomanError):
 
 
 class MissingExtraError(DragomanError):
-    """A feature needs a package that an extra of Dragoman installs."""
+    """A feature needs a package that the extra `train` installs."""
 
     def __init__(self, feature: str, package: str = "torch") -> None:
         super().__init__(f'{feature} needs {package}. Run `pip install "dragoman[train]"`.')
 
 
+def has_torch() -> bool:
+    """Whether torch is installed, without importing it."""
+    return find_spec("torch") is not None
+
+
 def require_torch(feature: str) -> None:
     """Raise MissingExtraError if torch is not installed. `feature` is what needs it, such as a setting."""
-    if find_spec("torch") is None:
+    if not has_torch():
         raise MissingExtraError(feature)
+
+
+@contextmanager
+def needs_train_extra(feature: str) -> Iterator[None]:
+    """Context or decorator that raises MissingExtraError where an import finds no torch or matplotlib."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("torch", "matplotlib"):
+            raise
+        raise MissingExtraError(feature, package) from None

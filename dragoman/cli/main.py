@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 from dragoman.config.fields import did_you_mean
-from dragoman.errors import ConfigError, DataError, DragomanError, SettingsWarning
+from dragoman.errors import ConfigError, DataError, DragomanError, SettingsWarning, needs_train_extra
 from dragoman.interrupts import EXIT_CODE as INTERRUPTED
 from dragoman.interrupts import interrupts
 from dragoman.messages import say
@@ -142,7 +142,8 @@ def _dispatch(arguments: list[str]) -> int:
         hint = did_you_mean(verb, VERBS) or " See `dragoman --help`."
         raise ConfigError(f"`{verb}` is not a verb of dragoman.{hint}")
     module = f"{verb}_" if keyword.iskeyword(verb) else verb
-    code: int = importlib.import_module(f"dragoman.cli.{module}").run(rest)
+    with needs_train_extra(f"`dragoman {verb}`"):
+        code: int = importlib.import_module(f"dragoman.cli.{module}").run(rest)
     return code
 
 

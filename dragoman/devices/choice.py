@@ -2,9 +2,8 @@
 
 import os
 import sys
-from importlib.util import find_spec
 
-from dragoman.errors import require_torch
+from dragoman.errors import has_torch, require_torch
 
 # Files that the drivers of GPUs make: NVIDIA's, on Jetson and in WSL, and AMD's.
 _DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
@@ -28,6 +27,4 @@ def _may_have_gpu() -> bool:
     """Whether only torch can tell if there is a GPU that it can use."""
     if sys.modules.get("torch") is not None:
         return True
-    if find_spec("torch") is None:
-        return False
-    return sys.platform != "linux" or any(map(os.path.exists, _DRIVER_FILES))
+    return has_torch() and (sys.platform != "linux" or any(map(os.path.exists, _DRIVER_FILES)))

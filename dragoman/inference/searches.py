@@ -160,10 +160,16 @@ class TransformerSearch:
         return self._searches[kind]
 
 
+def check_search(models: Sequence[LazyTransformer], settings: InferenceSettings) -> None:
+    """Raise ConfigError or MissingExtraError now if this machine cannot search with the settings."""
+    if reason := reason_for_torch(models, resolve_inference_precision(settings.precision, models[0].device), settings):
+        require_torch(reason)
+
+
 def reason_for_torch(models: Sequence[LazyTransformer], precision: str, settings: InferenceSettings) -> str:
     """What machine code does not support, as the subject of an error. "" if it can search with these settings."""
     model = models[0]
-    if settings.sample:
+    if settings.sample or settings.mbr_samples:
         return f"`inference.{'mbr_samples' if settings.mbr_samples else 'sample'}`"
     if len(models) > 1:
         return "an ensemble of models"

@@ -18,6 +18,7 @@ from dragoman.devices.memory import keep_freed_memory
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError
 from dragoman.inference.options import Details, Preserve
+from dragoman.inference.searches import check_search
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.languages import LANGUAGE_NAMES, normalize_code
 from dragoman.model.trained import TrainedModel
@@ -224,12 +225,13 @@ def load_served_model(
     given: dict[str, Any] = {
         each: getattr(settings, each) for each in sorted(key.removeprefix("inference.") for key in loaded.given)
     }
-    precision = resolve_inference_precision(settings.precision, trained.model.device)
+    precision = resolve_inference_precision(settings.precision, trained.lazy.device)
     if precision == "bfloat16" and "precision" not in given:
         progress.note(f"{folder} is served in float32, because bfloat16 answers depend on the other texts in the batch")
         given["precision"] = "float32"
     if own.sample or own.mbr_samples:
         progress.note(f"{folder} is served by beam search, because samples depend on the other texts in the batch")
+    check_search([trained.lazy], replace(settings, precision=given.get("precision", settings.precision)))
     return served_model(spec, trained, Translator.from_trained([trained]), given | fixed, folder)
 
 

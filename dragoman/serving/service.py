@@ -81,7 +81,7 @@ class Service:
         self.state: Literal["starting", "ok", "draining"] = "starting"
         self.detector: Detector | None = None
         self.detection_failed = False
-        lanes = settings.lanes or num_search_threads(models.all[0].trained.model.device)
+        lanes = settings.lanes or num_search_threads(models.all[0].trained.lazy.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)

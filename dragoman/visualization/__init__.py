@@ -7,6 +7,8 @@ Every ``plot_`` function returns a `matplotlib.figure.Figure` and never opens a 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dragoman.errors import needs_train_extra
+
 if TYPE_CHECKING:
     from dragoman.visualization.diagrams.attention_diagrams import plot_attention, plot_multi_head_attention
     from dragoman.visualization.diagrams.beam_diagram import plot_beam_tree
@@ -76,7 +78,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    with needs_train_extra(f"`dragoman.visualization.{name}`"):
+        value = globals()[name] = getattr(import_module(_PLACES[name]), name)
     return value
 
 

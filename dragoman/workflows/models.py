@@ -1,6 +1,6 @@
 """Loading of the models that a workflow or a command uses.
 
-The checks that need no imports come first, so that a misspelt path is an error before torch is loaded.
+The checks that need no imports come first, so that a misspelt path is an error at once.
 """
 
 import os
@@ -76,7 +76,7 @@ class LoadedModel:
 
 
 def require_model(path: str | Path, hint: str = "") -> None:
-    """Raise ModelError if a path does not exist, without importing torch. `hint` is appended to the error."""
+    """Raise ModelError if a path does not exist, without slow imports. `hint` is appended to the error."""
     if not os.path.exists(path):
         raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.{hint}")
 
@@ -126,9 +126,11 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     if request.engine == "ctranslate2":
         translator = _with_ctranslate2(trained_models, settings)
     elif translator is None:
+        from dragoman.inference.searches import check_search
         from dragoman.inference.translator import Translator
 
         translator = Translator.from_trained(trained_models)
+        check_search([trained.lazy for trained in trained_models], settings)
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     card, data = first.card, first.config.data
     src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang

@@ -18,7 +18,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from dragoman.errors import DataError
+from dragoman.devices.threads import compute_on_one_thread
+from dragoman.errors import DataError, MissingExtraError, has_torch, require_torch
 from dragoman.evaluation.flags import FLAGS
 from dragoman.records import Candidate, Translation
 from dragoman.serving.apis.parsing import check_texts, parse_file, parse_languages
@@ -135,7 +136,10 @@ def _collect_flags(answer: Answer, is_markup: bool) -> list[str]:
 
 
 def get_v1_models(service: Service) -> dict[str, Any]:
-    """GET /v1/models: each served model with facts of its card, and all pairs, those through the pivot included."""
+    """GET /v1/models: each served model with facts of its card, all pairs, and whether ``/inspect`` works.
+
+    Pairs through the pivot are included.
+    """
     described = [
         {
             "pair": model.pair,
@@ -148,7 +152,8 @@ def get_v1_models(service: Service) -> dict[str, Any]:
         }
         for model in service.models.all
     ]
-    return {"version": __version__, "models": described, "pairs": service.models.pairs}
+    found = {"version": __version__, "models": described, "pairs": service.models.pairs}
+    return {**found, "inspection": has_torch()}
 
 
 async def post_inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
@@ -165,20 +170,20 @@ async def get_look(service: Service, fields: Fields) -> Response:
 
     ``prefix`` holds the ids of the tokens that the translation starts with, separated by commas.
     """
-    from dragoman.visualization.inspection.inspection_page import inspection_page
-
     inspection = await _inspection(service, fields)
     question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
     question |= {name: value for name in ("n_best", "api_key") if (value := fields.text(name))}
-    page = await service.run_inspection(partial(inspection_page, inspection, f"?{urlencode(question)}"))
+    page = await service.run_inspection(partial(_make_page, inspection, f"?{urlencode(question)}"))
     headers = {"Content-Security-Policy": "frame-ancestors 'none'", "Referrer-Policy": "no-referrer"}
     return Response(page, media_type="text/html", headers=headers)
 
 
 async def _inspection(service: Service, fields: Fields) -> "Inspection":
-    """Inspect the translation of one text by one model, in the inspection thread. Raises Refused (400 or 503)."""
-    from dragoman.visualization.inspection.inspector import inspect_text
-
+    """Inspect the translation of one text by one model, in the inspection thread. Raises Refused (400, 501 or 503)."""
+    try:
+        require_torch("inspecting")
+    except MissingExtraError as error:
+        raise Refused(501, f"Not available on this server: {error}") from None
     text = check_texts(service, [fields.text("text") or fields.text("q")])[0]
     source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
     n_best = _n_best(service, fields)
@@ -191,7 +196,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     service.inspections += 1
     try:
         work = partial(
-            inspect_text,
+            _inspect,
             path[0].trained,
             text,
             path[0].settings(n_best),
@@ -208,6 +213,20 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
         raise server_busy(5) from None
     finally:
         service.inspections -= 1
+
+
+def _inspect(*given: Any, **facts: Any) -> "Inspection":
+    """`inspect_text`. It imports torch, which takes seconds, in the inspection thread."""
+    from dragoman.visualization.inspection.inspector import inspect_text
+
+    compute_on_one_thread()
+    return inspect_text(*given, **facts)
+
+
+def _make_page(inspection: "Inspection", link: str) -> str:
+    from dragoman.visualization.inspection.inspection_page import inspection_page
+
+    return inspection_page(inspection, link)
 
 
 def _ids(text: str) -> list[int]:

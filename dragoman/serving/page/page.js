@@ -11,7 +11,7 @@ const MOST_IN_ADDRESS = 4000;
 const MOST_PAIRS_NAMED = 6;
 const byId = (id) => document.getElementById(id);
 const [source, target, text] = ["source", "target", "text"].map(byId);
-const state = { languages: [], pairs: new Set(), timer: 0, running: null, asked: "", answer: null, detected: "", limit: -1, candidates: 3 };
+const state = { languages: [], pairs: new Set(), timer: 0, running: null, asked: "", answer: null, detected: "", limit: -1, candidates: 3, inspects: false };
 
 const nameOf = (code) => state.languages.find((one) => one.code === code)?.name || code;
 
@@ -172,7 +172,7 @@ function take(other) {
 // Links to the inspection page of the sentence with the focus, or else the first. Only for pairs with a single model.
 function offerLook() {
   const sentence = words.sentenceOf(document.activeElement.closest?.("#output [data-word]")) || state.answer?.sentences?.[0];
-  const offered = isCurrent() && sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
+  const offered = state.inspects && isCurrent() && sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
   byId("look").hidden = !offered;
   if (!offered) return;
   const asked = { source: state.answer.source, target: target.value, text: sentence.source, n_best: state.candidates };
@@ -311,6 +311,7 @@ async function begin() {
     const [languages, settings, models] = await Promise.all([ask("languages"), ask("frontend/settings"), ask("v1/models")]);
     state.languages = languages;
     state.limit = settings.charLimit;
+    state.inspects = models.inspection;
     state.pairs = new Set(models.models.map((model) => model.pair));
     byId("key-form").hidden = !settings.keyRequired || Boolean(key.get());
     const named = models.models.map((model) => `${nameOf(model.source)} → ${nameOf(model.target)}`);

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from dragoman.errors import ConfigError, ModelError
+from dragoman.errors import ConfigError, ModelError, needs_train_extra
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS, check_path, check_paths, overrides_of_keywords
 from dragoman.workflows.api.notebook import default_progress, show_counts_in_notebooks
 from dragoman.workflows.api.run import Run, train_in
@@ -32,6 +32,7 @@ AnyModel: TypeAlias = "PathName | Run | Translator"
 """A model folder, a run, or a loaded translator."""
 
 
+@needs_train_extra("`dragoman.train`")
 def train(
     src: PathName | None = None,
     tgt: PathName | None = None,
@@ -88,6 +89,7 @@ def train(
     return train_in(replace(request, out=request.folder), default_progress())
 
 
+@needs_train_extra("`dragoman.plan`")
 def plan(
     src: PathName | None = None,
     tgt: PathName | None = None,
@@ -283,6 +285,7 @@ def check(
     return check_files(CorpusFiles(train, dev, test, src_lang, tgt_lang), default_progress())
 
 
+@needs_train_extra("`dragoman.inspect`")
 def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     """Translate a text, and record what happens inside the model: attention, probabilities and beam search.
 

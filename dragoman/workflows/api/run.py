@@ -10,7 +10,7 @@ from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.counting import counting
 from dragoman.display import html_page, html_table
-from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.errors import ConfigError, DataError, ModelError, needs_train_extra
 from dragoman.files import MANIFEST
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.lock import LOCK
@@ -144,6 +144,7 @@ class Run(os.PathLike[str]):
 
         return [event for event in read_events(self.path / "log.jsonl") if event.get("event") in _CURVES]
 
+    @needs_train_extra("`Run.plot`")
     def plot(self) -> "Figure":
         """Plot loss, perplexity, scores, learning rate and speed over the steps.
 
@@ -161,6 +162,7 @@ class Run(os.PathLike[str]):
         return plot_run(self.path)
 
     @property
+    @needs_train_extra("`Run.report`")
     def report(self) -> RunReport:
         """The report of the finished run, which a notebook displays. Raises DataError if there is none yet."""
         from dragoman.visualization.report.report import REPORT
@@ -248,6 +250,7 @@ class Run(os.PathLike[str]):
         return next((by_data[data] for data in sorted(by_data, reverse=True) if "before" not in data), {})
 
 
+@needs_train_extra("training")
 def train_in(request: RunRequest, progress: Progress) -> Run:
     """Train in the folder of the request, or continue there. A signal to stop saves the run and returns it."""
     from dragoman.training.run.signals import Interrupted

@@ -21,7 +21,7 @@ from dragoman.config import (
     read_given,
 )
 from dragoman.config.recipes import CorpusSize, adapt_recipe, every_recipe, recipe_for
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, require_torch
 from dragoman.languages import check_language, language_code
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_corpora
@@ -116,7 +116,10 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         If the model to start from, or a teacher, is missing or damaged.
     CheckpointError
         If the run in `out` cannot continue with these settings.
+    MissingExtraError
+        If torch is not installed.
     """
+    require_torch("training")  # now, not after the corpus is read
     frozen = frozen_config(request.out) if request.out else None
     given = read_given(request.configs, request.overrides)
     if request.out and frozen:  # settings that must not change come before settings that contradict each other

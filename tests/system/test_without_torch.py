@@ -1,0 +1,224 @@
+"""Translating, evaluating, checking and serving without torch. Results equal those with torch."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+pytest.importorskip("numba", reason="without torch, machine code translates")
+
+from dragoman.bundle import Card
+from dragoman.config import Config, DataSettings, InferenceSettings, TokenizerSettings
+from dragoman.model.trained import TrainedModel
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
+from tests.contract.random_models import random_transformer
+
+BLOCKED = """
+import sys
+sys.modules["torch"] = sys.modules["matplotlib"] = None
+"""
+PROGRAM = """
+import contextlib, io, json, sys
+from dragoman.cli.main import run_command
+answers = []
+for arguments in json.load(sys.stdin):
+    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run_command(arguments)
+    answers.append([code, out.buffer.getvalue().decode(), err.getvalue()])
+json.dump([answers, bool(sys.modules.get("torch"))], sys.stdout)
+"""
+LINES = ["one two three. four five", "Bahnhof", "", "five four three Bahnhof one", "one"]
+PAGE = "<p>one <b>two</b> three. <a href='x'>four</a></p>"
+
+
+class Files(NamedTuple):
+    model: Path
+    src: Path
+    ref: Path
+    terms: Path
+    page: Path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("without_torch")
+    tokenizer = train_tokenizer(TokenizerSettings(vocab_size=280), ["one two three. four five Bahnhof"] * 3)
+    model = random_transformer(tokenizer.vocab_size, d_model=32, deviation=0.3)
+    data = DataSettings(max_tokens=24, src_lang="en", tgt_lang="de")
+    config = Config(data=data, model=model.settings, inference=InferenceSettings(beam_size=3, max_extra_tokens=4))
+    TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card()).save(folder / "model")
+    found = Files(folder / "model", *(folder / name for name in ("src.en", "ref.de", "terms.tsv", "page.html")))
+    found.src.write_text("\n".join(LINES) + "\n")
+    found.ref.write_text("\n".join(line or "x" for line in reversed(LINES)) + "\n")
+    found.terms.write_text("two\tBahnhof\n")
+    found.page.write_text(PAGE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a process that cannot import torch and matplotlib."""
+    folder = tmp_path_factory.mktemp("blocked")
+    (folder / "sitecustomize.py").write_text(BLOCKED)
+    path = os.pathsep.join([str(folder), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def run_in_process(commands: Sequence[Sequence[str]], environment: dict[str, str] | None = None) -> tuple[Any, bool]:
+    """Exit code, output and notes of each command, all in one new process, and whether it imported torch."""
+    command, sent = [sys.executable, "-c", PROGRAM], json.dumps(commands)
+    done = subprocess.run(command, input=sent, capture_output=True, text=True, check=True, env=environment)
+    answers, has_torch = json.loads(done.stdout)
+    return answers, has_torch
+
+
+def run_here(commands: Sequence[Sequence[str]]) -> list[list[object]]:
+    from dragoman.cli.main import run_command
+
+    answers: list[list[object]] = []
+    for arguments in commands:
+        out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run_command(arguments)
+        answers.append([code, out.buffer.getvalue().decode(), err.getvalue()])  # type: ignore[attr-defined]
+    return answers
+
+
+def test_commands_give_the_same_without_torch(files: Files, environment: dict[str, str]) -> None:
+    model, src, ref, terms, page = map(str, files)
+    translate = ["translate", model, "--input", src]
+    commands = [
+        translate,
+        [*translate, "--inference.precision", "float32", "--inference.beam-size", "1"],
+        [*translate, "--format", "jsonl", "--inference.n-best", "2", "--alignment"],
+        [*translate, "--alignment", "--flags", "--prefix", ref],
+        [*translate, "--terms", terms],
+        [*translate, "--stream"],
+        ["translate", model, "--text", "one two"],
+        ["translate", model, "--input", page, "--format", "html", "--terms", terms],
+        ["evaluate", model, "--src", src, "--ref", ref, "--checklist", "--no-language-check"],
+        ["evaluate", "--hyp", src, "--ref", ref, "--no-language-check"],
+        ["compare", src, ref, "--src", src, "--ref", ref, "--no-language-check"],
+        ["check", src, ref],
+    ]
+    without, _ = run_in_process(commands, environment)
+    expected = run_here(commands)
+    for command, one, other in zip(commands, without, expected, strict=True):
+        assert one[:2] == other[:2], (command, one[2])
+        assert one[0] in (0, 1), one[2]
+        assert one[1]
+
+
+def test_torch_is_not_imported_to_translate(files: Files) -> None:
+    from dragoman.devices import choice
+
+    if any(map(os.path.exists, choice._DRIVER_FILES)) or sys.platform != "linux":
+        pytest.skip("only torch can tell whether it can use the GPU of this machine")
+    [answer], has_torch = run_in_process([["translate", str(files.model), "--text", "one", "--alignment"]])
+    assert answer[0] == 0
+    assert not has_torch
+
+
+NEEDS = 'needs torch. Run `pip install "dragoman[train]"`.'
+
+
+def test_what_needs_torch_is_one_line(files: Files, environment: dict[str, str]) -> None:
+    model, src, ref = str(files.model), str(files.src), str(files.ref)
+    translate = ["translate", model, "--text", "one"]
+    features = {
+        "`inference.sample`": [*translate, "--inference.sample", "true"],
+        "`inference.mbr_samples`": [*translate, "--inference.mbr-samples", "4"],
+        "`--device cuda`": [*translate, "--device", "cuda"],
+        "an ensemble of models": ["translate", model, model, "--text", "one"],
+        "`dragoman inspect`": ["inspect", model, "one"],
+        "training": ["train", "--src", src, "--tgt", ref, "--out", f"{model}-run"],
+        "`dragoman plan`": ["plan", "--src", src, "--tgt", ref],
+        "`dragoman average`": ["average", model],
+    }
+    answers, _ = run_in_process(list(features.values()), environment)
+    assert [(code, out) for code, out, _ in answers] == [(2, "")] * len(features)
+    for feature, (_, _, said) in zip(features, answers, strict=True):
+        assert said == f"dragoman: {feature} {NEEDS}\n"
+
+
+API = """
+import json, sys
+import dragoman
+model = sys.argv[1]
+translator = dragoman.load(model)
+details = translator.translate_detailed(["one two"], details=dragoman.Details(True))[0]
+found = [translator(["one two", "five"]), details.alignment]
+def error_of(use):
+    try:
+        use()
+    except dragoman.errors.MissingExtraError as error:
+        return str(error)
+print(json.dumps([found, [
+    error_of(lambda: dragoman.Transformer), error_of(lambda: dragoman.Batch),
+    error_of(lambda: dragoman.inspect(translator, "one")), error_of(lambda: dragoman.train("a", "b", "c")),
+    error_of(lambda: translator.trained_models[0].model), error_of(lambda: dragoman.visualization.plot_encodings),
+    error_of(lambda: translator("one", sample=True)),
+]]))
+"""
+
+
+def test_the_python_api_without_torch(files: Files, environment: dict[str, str]) -> None:
+    import dragoman
+
+    command = [sys.executable, "-c", API, str(files.model)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found, errors = json.loads(done.stdout)
+    translator = dragoman.load(files.model)
+    details = translator.translate_detailed(["one two"], details=dragoman.Details(True))[0]
+    assert found == [translator(["one two", "five"]), [list(link) for link in details.alignment or ()]]
+    assert all(
+        re.fullmatch(r"\S.* needs (torch|matplotlib)\. Run `pip install \"dragoman\[train\]\"`\.", error)
+        for error in errors
+    )
+
+
+@pytest.fixture(scope="module")
+def address(files: Files, environment: dict[str, str]) -> Iterator[str]:
+    command = [sys.executable, "-m", "dragoman", "serve", str(files.model), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            yield next(found[0] for line in lines if (found := re.search(r"http://[\d.:]+", line)))
+        finally:
+            process.kill()
+
+
+def post(url: str, **fields: object) -> tuple[int, Any]:
+    try:
+        with urlopen(Request(url, json.dumps(fields).encode(), {"Content-Type": "application/json"})) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_server_without_torch(address: str, files: Files) -> None:
+    import dragoman
+
+    expected = dragoman.load(files.model)("one two three")
+    deepl, libretranslate = pytest.importorskip("deepl"), pytest.importorskip("libretranslatepy")
+    client = deepl.DeepLClient("key", server_url=address)
+    assert client.translate_text("one two three", source_lang="EN", target_lang="DE").text == expected
+    assert libretranslate.LibreTranslateAPI(address).translate("one two three", "en", "de") == expected
+    code, answer = post(f"{address}/v1/translate", text="one two three", source="en", target="de", alignment=True)
+    assert (code, answer["translations"][0]["text"]) == (200, expected)
+    code, answer = post(f"{address}/inspect", text="one", source="en", target="de")
+    assert (code, answer["error"]) == (501, f"Not available on this server: inspecting {NEEDS}")
+    with urlopen(f"{address}/v1/models") as models:  # the page hides its link
+        assert json.load(models)["inspection"] is False
