@@ -36,7 +36,7 @@ class ArgumentParser(argparse.ArgumentParser):
         super().__init__(prog=f"dragoman {verb}", description=f"{VERBS[verb]}.", allow_abbrev=False, add_help=False)
         self._negative_number_matcher = _NUMBER  # argparse's own takes -1e-3 for a flag
         self._positionals.title, self._optionals.title = "Arguments", "Flags"
-        self._examples = examples
+        self.examples = examples
         self._help = self.add_argument_group("Help")
         self._help.add_argument("-h", "--help", action="help", help="Show this help")
         self._help_all = self._help.add_argument("--help-all", action="help", help=SUPPRESS)
@@ -47,7 +47,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments after the verb. Raises ConfigError, or SystemExit(0) after ``--help``."""
-        self.usage = " ".join([self.prog, *map(_usage_of, self._get_positional_actions()), "[flags]"])
+        self.usage = self.usage_line()
         end = arguments.index("--") if "--" in arguments else len(arguments)
         flags = self._with_values([_with_hyphens(argument) for argument in arguments[:end]])
         self._shows_all = "--help-all" in flags
@@ -57,20 +57,34 @@ class ArgumentParser(argparse.ArgumentParser):
         parsed = self.parse_intermixed_args([*flags, *(_MARK + argument for argument in arguments[end + 1 :])])
         return argparse.Namespace(**{name: _without_marks(value) for name, value in vars(parsed).items()})
 
+    def usage_line(self) -> str:
+        """The verb with its arguments, such as ``dragoman report RUN [flags]``."""
+        return " ".join([self.prog, *map(_usage_of, self._get_positional_actions()), "[flags]"])
+
+    def own_groups(self) -> "list[argparse._ArgumentGroup]":
+        """The arguments and flags by heading, without settings and help."""
+        return [each for each in self._action_groups if each not in (self._help, *self._tables)]
+
+    def setting_keys(self) -> dict[str, bool]:
+        """The keys of all settings that are flags, and whether the short help shows them."""
+        common = {action.dest for action in self._common._group_actions}
+        actions = [action for table in self._tables for action in table._group_actions]
+        return {action.dest: action.dest in common for action in actions if action.help != SUPPRESS}
+
     def format_help(self) -> str:
         """Usage, description, arguments, flags, examples, and the common settings or all."""
         width = min(_MOST_COLUMNS, shutil.get_terminal_size().columns)
         formatter = argparse.RawDescriptionHelpFormatter(self.prog, max_help_position=_HELP_COLUMN, width=width)
         formatter.add_usage(self.usage, [], [], prefix="Usage: ")
         formatter.add_text(self.description)
-        arguments, flags, *more = (each for each in self._action_groups if each not in (self._help, *self._tables))
+        arguments, flags, *more = self.own_groups()
         groups = [arguments, flags, *([] if self._shows_all else [self._common]), *more]
         for group in (*groups, *(self._tables if self._shows_all else []), self._help):
             formatter.start_section(group.title)
             formatter.add_arguments(group._group_actions)
             formatter.end_section()
         formatter.start_section("Examples")
-        formatter.add_text("\n".join(self._examples))
+        formatter.add_text("\n".join(self.examples))
         formatter.end_section()
         return formatter.format_help()
 

@@ -9,12 +9,17 @@ from dragoman.workflows.runs import average_run
 
 def run(arguments: Sequence[str]) -> int:
     """Print the path of the new model folder. Returns the exit code."""
-    parser = ArgumentParser("average", "dragoman average run --last 10 --out averaged")
-    parser.add_argument("run", metavar="RUN", type=path_name, help="Folder of a run")
-    parser.add_flag("--last", "N", "Newest checkpoints to average [default: 5]", whole_number(1), default=5)
-    parser.add_flag("--out", "FOLDER", "Model folder to write [default: RUN/mean, replaced if it exists]", path_name)
-    given = parser.parse(arguments)
+    given = build_parser().parse(arguments)
     mean = average_run(given.run, given.last, given.out)
     say(f"averaged the checkpoints after steps {', '.join(map(str, mean.steps))}")
     print(mean.folder)
     return 0
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman average``."""
+    parser = ArgumentParser("average", "dragoman average run --last 10 --out averaged")
+    parser.add_argument("run", metavar="RUN", type=path_name, help="Folder of a run")
+    parser.add_flag("--last", "N", "Newest checkpoints to average [default: 5]", whole_number(1), default=5)
+    parser.add_flag("--out", "FOLDER", "Model folder to write [default: RUN/mean, replaced if it exists]", path_name)
+    return parser

@@ -15,21 +15,7 @@ _WRONG = 2
 
 def run(arguments: Sequence[str]) -> int:
     """Print the findings. Returns exit code 2 if one is serious, else 0."""
-    parser = ArgumentParser(
-        "check", "dragoman check train.en train.de --test test.en test.de", "dragoman check --data memory.tmx"
-    )
-    parser.add_argument("files", nargs="*", metavar="SRC TGT", help="Two aligned files, one sentence per line")
-    parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
-    for part, name in (("dev", "Validation"), ("test", "Test")):
-        text = f"{name} data, one file or two, to look for in the training text"
-        parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
-    for side, name in (("src", "Source"), ("tgt", "Target")):
-        text = f"{name} language, code or name [default: from file names or data]"
-        parser.add_flag(f"--{side}-lang", "LANG", text, default="")
-    parser.add_switch("--json", "Print JSON instead of a report")
-    parser.start_section("More flags")
-    add_layout_flags(parser)
-    options = parser.parse(arguments)
+    options = build_parser().parse(arguments)
     if bool(options.files) == bool(options.data):
         raise ConfigError(
             "Either SRC and TGT or `--data` must be given. Name two aligned files, or one file with both sides."
@@ -48,3 +34,22 @@ def run(arguments: Sequence[str]) -> int:
     else:
         print(examination)
     return _WRONG if examination.serious else 0
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman check``."""
+    parser = ArgumentParser(
+        "check", "dragoman check train.en train.de --test test.en test.de", "dragoman check --data memory.tmx"
+    )
+    parser.add_argument("files", nargs="*", metavar="SRC TGT", help="Two aligned files, one sentence per line")
+    parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
+    for part, name in (("dev", "Validation"), ("test", "Test")):
+        text = f"{name} data, one file or two, to look for in the training text"
+        parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
+    for side, name in (("src", "Source"), ("tgt", "Target")):
+        text = f"{name} language, code or name [default: from file names or data]"
+        parser.add_flag(f"--{side}-lang", "LANG", text, default="")
+    parser.add_switch("--json", "Print JSON instead of a report")
+    parser.start_section("More flags")
+    add_layout_flags(parser)
+    return parser

@@ -19,7 +19,7 @@ from dragoman.workflows.progress import TerminalProgress
 
 def run(arguments: Sequence[str]) -> int:
     """Print the comparison. Returns the exit code."""
-    options = _parser().parse(arguments)
+    options = build_parser().parse(arguments)
     request = ComparisonRequest(
         a=options.a,
         b=options.b,
@@ -43,7 +43,8 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman compare``."""
     parser = ArgumentParser(
         "compare",
         "dragoman compare run-a run-b --src test.en --ref test.de",

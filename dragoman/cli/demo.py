@@ -63,14 +63,7 @@ _COPY_TRAIN, _COPY_HELD_OUT, _COPY_SHARE = 4000, 200, 0.95
 
 def run(arguments: Sequence[str]) -> int:
     """Train, score held-out sentences, and print ten of them with their references. Returns the exit code."""
-    parser = ArgumentParser("demo", "dragoman demo --minutes 2", "dragoman demo --copy")
-    parser.add_switch("--copy", "Learn to copy random sequences instead, to check in a minute that training works")
-    parser.add_flag("--out", "RUN", "Folder of the run [default: runs/demo]", path_name, default=Path("runs/demo"))
-    parser.add_flag("--minutes", "X", "Minutes of training, as --train.max-minutes [default: 4.5]")
-    parser.add_settings(
-        "train", "inference", common=["train.device", "train.seed"], without=["train.start_from"], defaults=_SETTINGS
-    )
-    given = parser.parse(arguments)
+    given = build_parser().parse(arguments)
     if given.copy:
         return _copy(given.out, overrides_of(given))
     limits = {} if given.minutes is None else {"train.max_minutes": given.minutes}
@@ -90,6 +83,18 @@ def run(arguments: Sequence[str]) -> int:
     if code == 0:
         _show(given.out, split.test)
     return code
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman demo``."""
+    parser = ArgumentParser("demo", "dragoman demo --minutes 2", "dragoman demo --copy")
+    parser.add_switch("--copy", "Learn to copy random sequences instead, to check in a minute that training works")
+    parser.add_flag("--out", "RUN", "Folder of the run [default: runs/demo]", path_name, default=Path("runs/demo"))
+    parser.add_flag("--minutes", "X", "Minutes of training, as --train.max-minutes [default: 4.5]")
+    parser.add_settings(
+        "train", "inference", common=["train.device", "train.seed"], without=["train.start_from"], defaults=_SETTINGS
+    )
+    return parser
 
 
 def _copy(out: Path, overrides: Mapping[str, str]) -> int:

@@ -14,7 +14,7 @@ from dragoman.workflows.progress import TerminalProgress
 
 def run(arguments: Sequence[str]) -> int:
     """Print the scores. Returns the exit code."""
-    options = _parser().parse(arguments)
+    options = build_parser().parse(arguments)
     request = EvaluationRequest(
         ref=options.ref,
         src=options.src or "",
@@ -31,7 +31,8 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman evaluate``."""
     parser = ArgumentParser(
         "evaluate",
         "dragoman evaluate run --src test.en --ref test.de",

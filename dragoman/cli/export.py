@@ -9,6 +9,13 @@ from dragoman.workflows.progress import TerminalProgress
 
 def run(arguments: Sequence[str]) -> int:
     """Print the path of the new folder. Returns the exit code."""
+    given = build_parser().parse(arguments)
+    print(export_model(given.model, given.to, given.out, given.quantization, TerminalProgress()))
+    return 0
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman export``."""
     parser = ArgumentParser("export", "dragoman export run --to ctranslate2 --quantization int8")
     parser.add_argument("model", metavar="MODEL", type=path_name, help="Model folder or run")
     text = "Format to write; marian is the format of Hugging Face"
@@ -16,6 +23,4 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_flag("--out", "FOLDER", "Folder to write [default: MODEL-FORMAT]", path_name)
     text = "Number format of the weights, for ctranslate2 [default: float32]"
     parser.add_choice("--quantization", ("float32", "float16", "int8"), text, "float32")
-    given = parser.parse(arguments)
-    print(export_model(given.model, given.to, given.out, given.quantization, TerminalProgress()))
-    return 0
+    return parser

@@ -12,24 +12,7 @@ from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
 
 def run(arguments: Sequence[str]) -> int:
     """Print the path of the corpus, or the table of known corpora. Returns the exit code."""
-    parser = ArgumentParser(
-        "fetch",
-        "dragoman fetch --list",
-        "dragoman fetch opus_books en-it",
-        "dragoman fetch Helsinki-NLP/opus-100 de-en --out corpora/opus-100",
-    )
-    parser.add_argument(
-        "name", metavar="NAME", nargs="?", help="Short name of a corpus, or name of a data set on the hub"
-    )
-    parser.add_argument("langs", metavar="LANGS", nargs="?", help="Source and target language, such as en-de")
-    parser.add_switch("--list", "List the short names, with languages, sizes and licences")
-    parser.add_flag("--out", "FOLDER", "Folder to write [default: corpora/NAME.LANGS]", path_name)
-    parser.add_flag(
-        "--config", "NAME", "Configuration of the data set, if its name does not show the languages", default=""
-    )
-    parser.add_flag("--columns", "SRC,TGT", "Columns of the texts, if their names are not the languages", default="")
-    parser.add_flag("--revision", "COMMIT", "Commit of the data set [default: the newest]", default="")
-    given = parser.parse(arguments)
+    given = build_parser().parse(arguments)
     from dragoman.corpora import fetch, names
 
     if given.list:
@@ -54,3 +37,25 @@ def run(arguments: Sequence[str]) -> int:
         say(f"train with `dragoman train {flags} --out {quote(f'runs/{corpus.path.name}')}`")
     print(corpus.path)
     return 0
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman fetch``."""
+    parser = ArgumentParser(
+        "fetch",
+        "dragoman fetch --list",
+        "dragoman fetch opus_books en-it",
+        "dragoman fetch Helsinki-NLP/opus-100 de-en --out corpora/opus-100",
+    )
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="Short name of a corpus, or name of a data set on the hub"
+    )
+    parser.add_argument("langs", metavar="LANGS", nargs="?", help="Source and target language, such as en-de")
+    parser.add_switch("--list", "List the short names, with languages, sizes and licences")
+    parser.add_flag("--out", "FOLDER", "Folder to write [default: corpora/NAME.LANGS]", path_name)
+    parser.add_flag(
+        "--config", "NAME", "Configuration of the data set, if its name does not show the languages", default=""
+    )
+    parser.add_flag("--columns", "SRC,TGT", "Columns of the texts, if their names are not the languages", default="")
+    parser.add_flag("--revision", "COMMIT", "Commit of the data set [default: the newest]", default="")
+    return parser

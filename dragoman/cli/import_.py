@@ -11,13 +11,18 @@ from dragoman.workflows.progress import TerminalProgress
 
 def run(arguments: Sequence[str]) -> int:
     """Print the path of the new model folder. Returns the exit code."""
-    parser = ArgumentParser("import", "dragoman import Helsinki-NLP/opus-mt-de-en --out de-en")
-    parser.add_argument("model", metavar="MODEL", help="Folder, or name on the Hugging Face hub")
-    parser.add_flag("--out", "FOLDER", "Model folder to write [default: models/NAME]", path_name)
-    given = parser.parse(arguments)
+    given = build_parser().parse(arguments)
     imported = import_model(given.model, given.out, TerminalProgress())
     card = imported.card
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
     say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(imported.path))}`")
     print(imported.path)
     return 0
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman import``."""
+    parser = ArgumentParser("import", "dragoman import Helsinki-NLP/opus-mt-de-en --out de-en")
+    parser.add_argument("model", metavar="MODEL", help="Folder, or name on the Hugging Face hub")
+    parser.add_flag("--out", "FOLDER", "Model folder to write [default: models/NAME]", path_name)
+    return parser

@@ -29,7 +29,7 @@ _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision",
 
 def run(arguments: Sequence[str]) -> int:
     """Translate a text, print it, and write the requested files. Returns the exit code."""
-    options = _parser().parse(arguments)
+    options = build_parser().parse(arguments)
     _check(options)
     model = model_request([options.model], options)
     inspection = inspect_model(InspectionRequest(model, options.text or "", options.test), TerminalProgress())
@@ -52,7 +52,8 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman inspect``."""
     parser = ArgumentParser(
         "inspect",
         'dragoman inspect run "Where is the station?"',

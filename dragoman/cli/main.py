@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from types import ModuleType
 from typing import Any, TextIO, cast
 
 from dragoman.config.fields import did_you_mean
@@ -48,8 +49,8 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
 }
 """The verbs by purpose, with what each does.
 
-``run`` in ``dragoman.cli.VERB`` executes a verb; the name of the module has a ``_`` at its end if the verb is a keyword
-of Python. The module is imported only when the verb is called.
+``run`` in ``dragoman.cli.VERB`` executes a verb, and ``build_parser`` returns its parser. The name of the module has a
+``_`` at its end if the verb is a keyword of Python. The module is imported only when the verb is called.
 """
 VERBS: dict[str, str] = {verb: text for verbs in VERB_GROUPS.values() for verb, text in verbs.items()}
 
@@ -100,6 +101,11 @@ def help_text() -> str:
         + "\n".join(groups)
         + "\n`dragoman VERB --help` shows the flags of a verb.\n`dragoman --version` prints the version.\n"
     )
+
+
+def import_verb(verb: str) -> ModuleType:
+    """The module of a verb."""
+    return importlib.import_module(f"dragoman.cli.{verb}_" if keyword.iskeyword(verb) else f"dragoman.cli.{verb}")
 
 
 def _check_streams() -> None:

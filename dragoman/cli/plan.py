@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str]) -> int:
     """Print the plan. Returns the exit code."""
-    parser = ArgumentParser("plan", "dragoman plan --src train.en --tgt train.de")
-    add_data_flags(parser)
-    parser.add_switch("--json", "Print JSON instead of a table")
-    given = parser.parse(arguments)
+    given = build_parser().parse(arguments)
     request = run_request(given)
     from dragoman.workflows.training.planning import plan_run  # torch: only once the flags are right
 
@@ -38,6 +35,14 @@ def run(arguments: Sequence[str]) -> int:
     else:
         _print(plan)
     return 0
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman plan``."""
+    parser = ArgumentParser("plan", "dragoman plan --src train.en --tgt train.de")
+    add_data_flags(parser)
+    parser.add_switch("--json", "Print JSON instead of a table")
+    return parser
 
 
 def _print(plan: "Plan") -> None:

@@ -9,9 +9,14 @@ from dragoman.workflows.runs import report_run
 
 def run(arguments: Sequence[str]) -> int:
     """Translate the test or validation data of the run and print the path of the report. Returns the exit code."""
+    given = build_parser().parse(arguments)
+    print(report_run(given.run, given.device, TerminalProgress()))
+    return 0
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman report``."""
     parser = ArgumentParser("report", "dragoman report runs/demo")
     parser.add_argument("run", metavar="RUN", type=path_name, help="Folder of a run")
     parser.add_device()
-    given = parser.parse(arguments)
-    print(report_run(given.run, given.device, TerminalProgress()))
-    return 0
+    return parser

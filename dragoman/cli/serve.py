@@ -25,7 +25,7 @@ _IGNORED = tuple(f"inference.{name}" for name in ("n_best", "seed", *WITHOUT_SAM
 
 def run(arguments: Sequence[str]) -> int:
     """Load the models and serve them. Returns the exit code after the service is stopped."""
-    options = _parser().parse(arguments)
+    options = build_parser().parse(arguments)
     check_search_flags(options)
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. Run `pip install 'dragoman[serve]'`.")
@@ -53,7 +53,8 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman serve``."""
     parser = ArgumentParser("serve", "dragoman serve run", "dragoman serve en-de=run-a de-en=run-b --port 8000")
     text = "Model folder or run; en-de=FOLDER sets its languages"
     parser.add_argument("model", nargs="+", metavar="MODEL", help=text)

@@ -15,7 +15,7 @@ from dragoman.workflows.summary import ModelSummary, SummaryRequest, summarize_m
 
 def run(arguments: Sequence[str]) -> int:
     """Print the table. Returns 1 if the number of parameters differs from the formula, else 0."""
-    given = _parser().parse(arguments)
+    given = build_parser().parse(arguments)
     if given.plot is not None:
         from dragoman.visualization.figures.figure import check_figure_path
 
@@ -33,7 +33,8 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if summary.total == summary.formula else 1
 
 
-def _parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman summary``."""
     parser = ArgumentParser("summary", "dragoman summary run", "dragoman summary --model.preset base")
     text = "TOML file, model folder or run"
     parser.add_argument("what", metavar="CONFIG|MODEL", nargs="?", type=path_name, help=text)

@@ -48,6 +48,12 @@ _DATA_FLAGS = {
 
 def run(arguments: Sequence[str]) -> int:
     """Train until a limit or patience ends the run, and print its scores. Returns the exit code."""
+    given = build_parser().parse(arguments)
+    return run_training(run_request(given, given.out))
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman train``."""
     parser = ArgumentParser(
         "train",
         "dragoman train --src train.en --tgt train.de --out run",
@@ -56,8 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_flag("--out", "RUN", "Folder of the run [default: runs/NAME]", path_name)
     add_data_flags(parser)
-    given = parser.parse(arguments)
-    return run_training(run_request(given, given.out))
+    return parser
 
 
 def add_data_flags(parser: ArgumentParser) -> None:

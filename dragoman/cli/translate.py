@@ -48,7 +48,7 @@ class InputLines:
 
 def run(arguments: Sequence[str]) -> int:
     """Translate the input to the output. Returns the exit code."""
-    options = _parser().parse(arguments)
+    options = build_parser().parse(arguments)
     check_search_flags(options)
     _check_format(options)
     _check_cluster(options)
@@ -264,7 +264,8 @@ def _candidate(fields: dict[str, Any]) -> dict[str, Any]:
     return {"translation": text, "score": fields.pop("score"), "log_prob": fields.pop("log_prob"), **fields}
 
 
-def _parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman translate``."""
     parser = ArgumentParser(
         "translate",
         "echo 'Where is the station?' | dragoman translate run",

@@ -31,7 +31,7 @@ _DIFFERENT, _NOT_VERIFIED = 2, 3
 
 def run(arguments: Sequence[str]) -> int:
     """Print the checks and their results. Returns the exit code."""
-    options = _parser().parse(arguments)
+    options = build_parser().parse(arguments)
     encoding = encoding_of(options) if options.src else ""
     request = VerificationRequest(
         options.model, options.src, encoding, options.sentences, options.steps, options.device
@@ -82,7 +82,8 @@ class _Rows(TerminalProgress):
         print(f"{part.way:<24}{counts}{part.largest_log_prob_difference:>11.1e}", flush=True)
 
 
-def _parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman verify``."""
     parser = ArgumentParser("verify", "dragoman verify run --sentences 50")
     parser.add_argument("model", metavar="MODEL", type=path_name, help="Model folder or run")
     text = "Texts to translate, one per line [default: validation data of the run]"
