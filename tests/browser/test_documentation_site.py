@@ -18,7 +18,30 @@ pytest.importorskip("sphinx", reason="the extra docs is not installed")
 ROOT = Path(__file__).resolve().parents[2]
 
 QUESTIONS = {
-    "out of memory": "docs/how-to/fine-tune.html",
+    "install pip": "docs/how-to/install.html",
+    "tokenize text": "docs/faq.html",
+    "blank lines lost": "docs/faq.html",
+    "BLEU lower than paper": "docs/faq.html",
+    "resume training": "docs/how-to/resume-a-run.html",
+    "checkpoint corrupted": "docs/faq.html",
+    "CUDA out of memory": "docs/how-to/use-a-gpu.html",
+    "RAM large corpus": "docs/faq.html",
+    "always the same sentence": "docs/faq.html",
+    "unk in the output": "docs/faq.html",
+    "vocabulary mismatch": "docs/faq.html",
+    "result depends on batch size": "docs/how-to/verify-a-model.html",
+    "repeated words": "docs/faq.html",
+    "capital letters": "docs/faq.html",
+    "long sentences cut": "docs/faq.html",
+    "placeholders": "docs/how-to/protect-text.html",
+    "glossary": "docs/how-to/protect-text.html",
+    "loss is NaN": "docs/faq.html",
+    "multi-GPU": "docs/how-to/train-in-several-processes.html",
+    "early stopping": "docs/faq.html",
+    "fine-tune": "docs/how-to/fine-tune.html",
+    "slow server": "docs/faq.html",
+    "word alignment": "docs/faq.html",
+    "UnicodeDecodeError": "docs/faq.html",
 }
 """What users of translation toolkits ask most, as they would type it, and a page that answers it."""
 
