@@ -3,16 +3,14 @@
     make lock                       # keep the versions that still fit
     make lock LOCK=--upgrade        # the newest versions
 
-constraints.txt has a version for everything that the Makefile installs. requirements.lock has what `dragoman` and
-`dragoman serve` need at run time, with the hashes of the files on PyPI:
+constraints.txt has a version for everything that the Makefile installs. requirements.lock has what `dragoman translate`
+and `dragoman serve` need at run time, without the extra `train`, and the hashes of the files on PyPI:
 
-    python -m pip install torch==VERSION                                     # from the index you choose, CPU or CUDA
     python -m pip install --no-deps --require-hashes -r requirements.lock
     python -m pip install --no-deps .
 
-PyTorch and its CUDA packages are in neither list of hashes nor, except for torch itself, in the constraints: they come
-from different indexes with different files, and torch pins its CUDA packages itself. The hashes are in a file of their
-own because one hash in a constraints file makes pip demand hashes of everything.
+The CUDA packages of PyTorch are not in the constraints, because torch pins them itself. The hashes are in a file of
+their own because one hash in a constraints file makes pip demand hashes of everything.
 """
 
 import re
@@ -30,7 +28,7 @@ CONSTRAINTS_HEAD = """\
 # torch pins the packages that its CUDA build needs (nvidia-*, triton) itself.
 """
 LOCK_HEAD = """\
-# What `dragoman` and `dragoman serve` need at run time, with hashes; torch comes first, from an index that you choose.
+# What `dragoman translate` and `dragoman serve` need at run time, with hashes.
 # Written by `make lock`. tools/lock.py describes how to install it.
 """
 
@@ -64,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
     constraints = compile_versions(CONSTRAINTS, ["--extra", "dev", "--extra", "bench", *arguments])
     (ROOT / CONSTRAINTS).write_text(CONSTRAINTS_HEAD + without_packages(constraints, CUDA), encoding="utf-8")
     locked = compile_versions(LOCK, ["--extra", "serve", "--generate-hashes", "--constraints", CONSTRAINTS])
-    (ROOT / LOCK).write_text(LOCK_HEAD + without_packages(locked, rf"{CUDA}|torch=="), encoding="utf-8")
+    (ROOT / LOCK).write_text(LOCK_HEAD + without_packages(locked, CUDA), encoding="utf-8")
 
 
 if __name__ == "__main__":

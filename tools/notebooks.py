@@ -37,7 +37,7 @@ INSTALL = """\
 import importlib.util
 
 if importlib.util.find_spec("dragoman") is None:
-    %pip install --quiet ../.."""
+    %pip install --quiet '../..[train]'"""
 _SHOW_CODE = "from inspect import getsource"
 _SIZE = re.compile(r"^(\s*\w+ = )(.+?)  # reduced: (.+)$", re.MULTILINE)
 _SOURCE = re.compile(r"```source\n(.*?)\n```\n?", re.DOTALL)
