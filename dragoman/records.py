@@ -75,6 +75,21 @@ class Translation:
 
 
 @dataclass(frozen=True, slots=True)
+class PairScore:
+    """How likely a model finds a given translation.
+
+    `token_log_probs` has the natural-log probability of each of `tokens`, and of the end of the translation as its last
+    entry. `log_prob` is their sum.
+    """
+
+    src: str
+    tgt: str
+    tokens: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+    log_prob: float
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """The value of a metric, with the signature that states how it was computed.
 

@@ -39,6 +39,7 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
     },
     "Evaluate": {
         "evaluate": "Score translations with BLEU, chrF and TER",
+        "score": "Compute the log-probability of given translations",
         "compare": "Compare two models or files of translations for significance",
         "verify": "Verify that batching changes nothing and that runs resume exactly",
     },

@@ -7,7 +7,6 @@ Attention can be read in either step. In ``prediction``, the model does not have
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -15,11 +14,9 @@ import numpy.typing as npt
 
 from dragoman.config import InferenceSettings
 from dragoman.errors import require_torch
-from dragoman.inference.searches import compiled_weights, reason_for_torch
+from dragoman.inference.scoring import force_in_threads
+from dragoman.inference.searches import convert_once, reason_for_torch
 from dragoman.inference.segments import AnsweredText, SearchedText
-from dragoman.inference.tensors.converted import Converted
-from dragoman.inference.workers import map_in_threads, num_search_threads
-from dragoman.kernels.compiling import will_compile
 from dragoman.model.trained import AnyTransformer, LazyTransformer
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
@@ -28,8 +25,6 @@ from dragoman.text.tokenization.words import spaced_words
 if TYPE_CHECKING:
     from jaxtyping import Float
     from torch import Tensor
-
-    from dragoman.inference.compiled.weights import CompiledWeights
 
 _Pair = tuple[Sequence[int], Sequence[int]]
 _Weights = TypeVar("_Weights", npt.NDArray[np.float32], "Tensor")
@@ -82,7 +77,6 @@ class Aligner:
     ) -> None:
         self._models = [LazyTransformer.of(model) for model in models]
         self._tokenizers, self._reading, self._layer = tokenizers, reading, layer
-        self._compiled: Converted[CompiledWeights] | None = None
 
     def links(self, pairs: Sequence[_Pair]) -> list[Links]:
         """The source token of each target token, for every pair of source and target ids without control ids."""
@@ -139,20 +133,11 @@ class Aligner:
         """The weights of all pairs in machine code, on all threads. None if it does not support the models."""
         if reason_for_torch(self._models, "float32", InferenceSettings(beam_size=1)):
             return None
-        from dragoman.inference.compiled.forced import force_targets
-
-        if self._compiled is None:
-            will_compile()
-            self._compiled = Converted(self._models[0], lambda: compiled_weights(self._models[0], "float32"))
-        weights = self._compiled.now()
+        weights = convert_once(self._models[0], "float32").now()
         if not weights.is_finite:
             return None
         layer = alignment_layer(weights.num_layers) if self._layer is None else self._layer
-        workers = num_search_threads("cpu")
-        parts = [pairs[worker::workers] for worker in range(workers)]
-        work = partial(force_targets, weights, layer=layer, with_log_probs=False)
-        found = list(map(iter, map_in_threads(work, parts, workers)))
-        passes = (next(found[place % workers]) for place in range(len(pairs)))
+        passes = force_in_threads(weights, pairs, layer=layer, with_log_probs=False)
         return [
             attention_links(one.attention, len(src), len(tgt), self._reading)
             for one, (src, tgt) in zip(passes, pairs, strict=True)

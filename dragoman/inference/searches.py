@@ -81,6 +81,12 @@ def compiled_weights(model: AnyTransformer, precision: str) -> "CompiledWeights"
     return CompiledWeights(lazy.settings, lazy.arrays, None, precision)
 
 
+def convert_once(model: LazyTransformer, precision: str) -> "Converted[CompiledWeights]":
+    """The model's weights for machine code, shared by the searches, the alignment and the scores of this model."""
+    will_compile()
+    return model.converted.setdefault(precision, Converted(model, lambda: compiled_weights(model, precision)))  # type: ignore[no-any-return]
+
+
 class CompiledSearch:
     """Beam search of one model in machine code. `compiled.weights.supports` must be True for the model.
 
@@ -88,10 +94,9 @@ class CompiledSearch:
     """
 
     def __init__(self, model: AnyTransformer, precision: str, max_length: int | None = None) -> None:
-        will_compile()
         self._model = LazyTransformer.of(model)
         self._max_length = self._model.max_positions if max_length is None else max_length
-        self._weights: Converted[CompiledWeights] = Converted(model, lambda: compiled_weights(model, precision))
+        self._weights = convert_once(self._model, precision)
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """Search all sources from one queue, longest first."""

@@ -17,11 +17,12 @@ from dragoman.inference.alignment import Aligner
 from dragoman.inference.options import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, Preserve
 from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps
 from dragoman.inference.preservation.preserver import may_change, translate_preserving
+from dragoman.inference.scoring import score_pairs
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.segments import InputText, Search
 from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.model.trained import AnyTransformer, TrainedModel
-from dragoman.records import Translation
+from dragoman.records import PairScore, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.terms import Terms
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -340,6 +341,49 @@ class Translator:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
         options = self._options(PRESERVE_NOTHING, DEFAULT_DETAILS, overrides)
         return self._translate(_without_markers(texts), options, window_texts)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], **overrides: SettingValue) -> list[PairScore]:
+        """Compute the log-probability of given translations, such as to rank or filter sentence pairs.
+
+        Parameters
+        ----------
+        sources
+            The texts. They are not split, so keep them within the length that the model was trained on.
+        targets
+            The translation of each text.
+        **overrides
+            Settings of [inference] for this call. Only the precision matters.
+
+        Returns
+        -------
+        list of PairScore
+            One for each pair, in the same order.
+
+        Raises
+        ------
+        ConfigError
+            If the numbers of sources and targets differ, if a setting is wrong, or if the translator has no model.
+
+        Examples
+        --------
+        >>> translator.score(["Where is the station?"], ["Wo ist der Bahnhof?"])[0].log_prob
+        -0.41
+        """
+        sources, targets = _check_texts(sources), _check_texts(targets)
+        if len(sources) != len(targets):
+            raise ConfigError(f"`targets` must have one text per source ({len(sources)}), but has {len(targets)}.")
+        if not self.trained_models:
+            raise ConfigError("this translator has no model to score with. Load one with `dragoman.load`.")
+        settings, tokenizers = override_settings(self.settings, overrides), self._search.tokenizers
+        ids = (
+            tokenizers.src.encode_batch([text.strip() for text in sources]),
+            tokenizers.tgt.encode_batch([text.strip() for text in targets]),
+        )
+        found = score_pairs([trained.lazy for trained in self.trained_models], list(zip(*ids, strict=True)), settings)
+        return [
+            PairScore(src, tgt, tuple(tokenizers.tgt.tokens(tgt_ids)), tuple(log_probs), sum(log_probs))
+            for src, tgt, tgt_ids, log_probs in zip(sources, targets, ids[1], found, strict=True)
+        ]
 
     def stream(
         self,

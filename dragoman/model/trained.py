@@ -31,6 +31,11 @@ class LazyTransformer:
         The content of the model folder.
     device
         Name of the torch device for the `Transformer`.
+
+    Attributes
+    ----------
+    converted
+        Converted copies of the weights by precision, for all that use them.
     """
 
     def __init__(self, bundle: Bundle, device: str) -> None:
@@ -40,6 +45,7 @@ class LazyTransformer:
         self._sizes = bundle.tokenizers.src.vocab_size, bundle.tokenizers.tgt.vocab_size
         self._lock = threading.Lock()
         self._built: Transformer | None = None
+        self.converted: dict[str, Any] = {}
 
     @classmethod
     def of(cls, model: AnyTransformer) -> "LazyTransformer":
@@ -47,7 +53,7 @@ class LazyTransformer:
         if isinstance(model, LazyTransformer):
             return model
         lazy = cls.__new__(cls)
-        lazy.settings, lazy._lock = model.settings, threading.Lock()
+        lazy.settings, lazy._lock, lazy.converted = model.settings, threading.Lock(), {}
         lazy._set(model)
         return lazy
 

@@ -111,6 +111,8 @@ def test_commands_give_the_same_without_torch(files: Files, environment: dict[st
         ["evaluate", "--hyp", src, "--ref", ref, "--no-language-check"],
         ["compare", src, ref, "--src", src, "--ref", ref, "--no-language-check"],
         ["check", src, ref],
+        ["score", model, "--src", src, "--tgt", ref],
+        ["score", model, "--src", src, "--tgt", ref, "--json", "--inference.precision", "float32"],
     ]
     without, _ = run_in_process(commands, environment)
     expected = run_here(commands)

@@ -1,0 +1,60 @@
+"""``dragoman score``: log-probabilities of given translations, per sentence and per token."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
+from dragoman.cli.models import add_model_flags, check_search_flags, model_request
+from dragoman.config import SETTINGS
+from dragoman.kernels.compiling import announce_compiling
+from dragoman.records import PairScore
+from dragoman.text.corpus.splitting import chunks
+from dragoman.workflows.evaluation import read_test
+from dragoman.workflows.models import load_model
+from dragoman.workflows.progress import TerminalProgress
+
+_PAIRS_AT_ONCE = 4096
+_SEARCH = tuple(key for key in SETTINGS if key.startswith("inference.") and key != "inference.precision")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print a line for each pair. Returns the exit code."""
+    options = build_parser().parse(arguments)
+    check_search_flags(options)
+    texts = read_test(options.src, options.tgt, layout_from(options))
+    announce_compiling()
+    model = load_model(model_request(options.model, options), TerminalProgress())
+    write = _json_line if options.json else _line
+    for pairs in chunks(zip(texts.sources, texts.references, strict=True), _PAIRS_AT_ONCE):
+        sources, targets = zip(*pairs, strict=True)
+        sys.stdout.writelines(f"{write(one)}\n" for one in model.translator.score(sources, targets, **model.overrides))
+    return 0
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of ``dragoman score``."""
+    parser = ArgumentParser(
+        "score",
+        "dragoman score run --src test.en --tgt test.de",
+        "dragoman score run --src corpus.en --tgt corpus.de --json",
+    )
+    text = "Model folder or run; several average their probabilities"
+    parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
+    parser.add_flag("--src", "FILE", "Source texts, one per line", file_name, required=True)
+    parser.add_flag("--tgt", "FILE", "Their translations, one per line", file_name, required=True)
+    parser.add_switch("--json", "Print JSON with the tokens: an object per line")
+    parser.start_section("More flags")
+    add_layout_flags(parser)
+    add_model_flags(parser, without=_SEARCH)
+    return parser
+
+
+def _line(score: PairScore) -> str:
+    """The log-probability of the sentence, a tab, and those of its tokens and of the end, separated by spaces."""
+    return f"{score.log_prob:.4f}\t{' '.join(f'{one:.4f}' for one in score.token_log_probs)}"
+
+
+def _json_line(score: PairScore) -> str:
+    return json.dumps(asdict(score), ensure_ascii=False)
