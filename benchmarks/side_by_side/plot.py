@@ -1,9 +1,16 @@
-"""Draws the results: one bar per contender, and one panel per size of training and of translation."""
+"""Draws the results: one bar per contender, and one panel per size of training and of translation.
 
+`run.py` draws what it measured. In the folder benchmarks, `python -m side_by_side.plot FILE.json` draws recorded
+results.
+"""
+
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from side_by_side.results import Table
+from side_by_side.results import Row, Spread, Table
 
 OURS_COLOUR, THEIRS_COLOUR = "#0b6e4f", "#9aa5b1"
 SHOWN = (("training", 0), ("translation", 5))
@@ -42,3 +49,19 @@ def draw(tables: Sequence[Table], path: Path) -> bool:
         panel.remove()
     figure.savefig(path, metadata={"Date": None})
     return True
+
+
+def read(path: Path) -> list[Table]:
+    """The tables of a results file."""
+
+    def row(fields: dict[str, Any]) -> Row:
+        spreads = {name: fields[name] and Spread(**fields[name]) for name in ("speed", "ratio")}
+        return Row(**{**fields, **spreads})
+
+    found = json.loads(path.read_text(encoding="utf-8"))["tables"]
+    return [Table(each["part"], each["size"], each["beam"], tuple(map(row, each["rows"]))) for each in found]
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        draw(read(Path(name)), Path(name).with_suffix(".svg"))
