@@ -39,7 +39,7 @@ OTHER_PROGRAMS = {
     "--parts", "--sizes", "--peers", "--size", "--write",
     "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--max-restarts", "--extra-index-url",
     "--no-deps", "--require-hashes",
-    "--create-home", "--chown", "--no-cache-dir", "--index-url", "--model", "--help-all",
+    "--publish", "--volume", "--tag", "--index-url", "--model", "--help-all",
 }  # fmt: skip
 """Flags on the pages that belong to benchmarks, tools, torchrun, pip and Docker."""
 
