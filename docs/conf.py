@@ -26,6 +26,8 @@ extensions = [
     "sphinx_design",
     "mathml",
     "section_search",
+    "settings_reference",
+    "command_reference",
 ]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "benchmarks/results/*.md", "[A-Z]*.md"]
@@ -60,7 +62,7 @@ html_theme_options = {
     "show_toc_level": 2,
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"docs/index": [], "docs/faq": []}
+html_sidebars: dict[str, list[str]] = {"docs/index": [], "docs/faq": []}
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
