@@ -88,7 +88,7 @@ def convert_once(model: LazyTransformer, precision: str) -> "Converted[CompiledW
 
 
 class CompiledSearch:
-    """Beam search of one model in machine code. `compiled.weights.supports` must be True for the model.
+    """Beam search of one model in machine code. `compiled.weights.unsupported_reason` must be "" for the precision.
 
     `max_length` is the maximum length of an output in tokens. None: the model's limit.
     """
@@ -182,8 +182,6 @@ def reason_for_torch(models: Sequence[LazyTransformer], precision: str, settings
         return f"the device {model.device}"
     if not can_compile():
         return "translating without numba"
-    from dragoman.inference.compiled.weights import supports
+    from dragoman.inference.compiled.weights import unsupported_reason
 
-    if model.is_float32 and supports(model.settings, precision, settings):
-        return ""
-    return f"this model, with `inference.precision` {precision} and `inference.beam_size` {settings.beam_size},"
+    return unsupported_reason(precision) if model.is_float32 else "a model whose weights are not float32"

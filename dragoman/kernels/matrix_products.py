@@ -18,6 +18,8 @@ from numba.core import cgutils, types
 
 from dragoman.kernels.llvm import across, fma, instruction, splat
 from dragoman.kernels.tiles import (
+    HAS_BYTE_PRODUCTS,
+    HAS_SHORT_PRODUCTS,
     HEAD_WIDTH_MULTIPLE,
     PRODUCT_COLUMNS,
     PRODUCT_ROWS,
@@ -110,7 +112,7 @@ def _tile_code(bits: int) -> Callable[..., Any]:
         totals = []
         for r in range(PRODUCT_ROWS):
             one = splat(builder, loaded(at(rows[r], builder.mul(step, _long(4))), number), vector)
-            add = partial(_ADD_PRODUCTS[bits], builder)
+            add = partial(ADD_PRODUCTS[bits], builder)
             totals += [add(sums[r * VECTORS + c], one, columns[c]) for c in range(VECTORS)]
         next_step = builder.add(step, _long(1))
         step.add_incoming(next_step, loop)
@@ -143,8 +145,23 @@ def _tile_code(bits: int) -> Callable[..., Any]:
 
 def _add_byte_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
     of = ir.FunctionType(total.type, [total.type] * 3)
-    function = cgutils.get_or_insert_function(builder.module, of, "llvm.x86.avx512.vpdpbusd.512")
+    function = cgutils.get_or_insert_function(builder.module, of, f"llvm.x86.avx512.vpdpbusd.{32 * REGISTER_LANES}")
     return builder.call(function, [total, one, other])
+
+
+def add_split_bytes(builder: Any, total: Any, one: Any, other: Any) -> Any:
+    """Add products of bytes without VNNI: even and odd bytes as 16-bit numbers.
+
+    `vpmaddubsw` would need fewer instructions, but it saturates at 16 bits.
+    """
+    shorts = ir.VectorType(_SHORT, 2 * REGISTER_LANES)
+    eight, low_byte = (ir.Constant(shorts, [value] * shorts.count) for value in (8, 255))
+    unsigned, signed = (builder.bitcast(factor, shorts) for factor in (one, other))
+    even = builder.and_(unsigned, low_byte), builder.ashr(builder.shl(signed, eight), eight)
+    odd = builder.lshr(unsigned, eight), builder.ashr(signed, eight)
+    for factors in (even, odd):
+        total = ADD_PRODUCTS[16](builder, total, *(builder.bitcast(factor, total.type) for factor in factors))
+    return total
 
 
 def _add_short_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
@@ -154,11 +171,24 @@ def _add_short_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
     return builder.add(total, builder.call(function, [builder.bitcast(factor, shorts) for factor in (one, other)]))
 
 
+def add_widened_shorts(builder: Any, total: Any, one: Any, other: Any) -> Any:
+    """Add products of 16-bit numbers on any processor: even and odd numbers as 32-bit numbers."""
+    sixteen = ir.Constant(total.type, [16] * REGISTER_LANES)
+    even = [builder.ashr(builder.shl(factor, sixteen), sixteen) for factor in (one, other)]
+    odd = [builder.ashr(factor, sixteen) for factor in (one, other)]
+    return builder.add(total, builder.add(builder.mul(*even), builder.mul(*odd)))
+
+
 def _add_float_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
     return builder.call(fma(builder, total.type), [one, other, total])
 
 
-_ADD_PRODUCTS = {8: _add_byte_products, 16: _add_short_products, 32: _add_float_products}
+ADD_PRODUCTS = {
+    8: _add_byte_products if HAS_BYTE_PRODUCTS else add_split_bytes,
+    16: _add_short_products if HAS_SHORT_PRODUCTS else add_widened_shorts,
+    32: _add_float_products,
+}
+"""Code for this processor, by bits of a weight: builder, sums, 32 bits of a row in each lane and of each column."""
 
 
 @instruction

@@ -12,10 +12,10 @@ from dragoman.kernels.jit import FEATURES
 
 HAS_FMA = "fma" in FEATURES or platform.machine().lower() in ("arm64", "aarch64")
 """Whether one instruction multiplies and adds. Without it, compiled code is slower than torch."""
-HAS_BYTE_PRODUCTS = "avx512vnni" in FEATURES
-"""Whether the processor has `vpdpbusd`, which adds four products of bytes to each of 16 sums."""
 
 _WIDE = "avx512f" in FEATURES
+HAS_BYTE_PRODUCTS = ("avx512vnni" if _WIDE else "avxvnni") in FEATURES
+"""Whether the processor has `vpdpbusd`, which adds four products of bytes to each of 16 or 8 sums."""
 HAS_SHORT_PRODUCTS = "avx512bw" in FEATURES if _WIDE else "avx2" in FEATURES
 """Whether the processor has `pmaddwd`, which adds two products of 16-bit numbers: twice the rate of float32."""
 WIDE_REGISTER_LANES = 16
@@ -33,13 +33,13 @@ MULTIPLIED_TOGETHER = {"int8": 4, "int16": 2, "float32": 1}
 CACHE_LINE_BYTES = 64
 """Size of a cache line."""
 HEAD_WIDTH_MULTIPLE = 16
-"""Numbers that the attention instructions of the search compute at once. The width of a head must be a multiple."""
+"""Numbers that the attention instructions of the search compute at once. Heads are padded to a multiple."""
 
 
 def largest_integer(precision: str, depth: int) -> int:
     """The integer that the largest magnitude of a row or column of `depth` numbers is scaled to.
 
-    int8: 127, because VNNI sums products of bytes exactly. int16: small enough that the sum of `depth` products stays
+    int8: 127, because sums of products of bytes are exact. int16: small enough that the sum of `depth` products stays
     below 2^31.
     """
     return 127 if precision == "int8" else min(32767, math.isqrt((2**31 - 1) // depth))

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,21 +26,19 @@ from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
 from dragoman.errors import ModelError
 from dragoman.inference import searches
-from dragoman.inference.compiled.weights import supports
+from dragoman.inference.compiled.weights import unsupported_reason
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Search, Source
 from dragoman.inference.verification import FullPasses
 from dragoman.kernels.compiling import can_compile
-from dragoman.kernels.tiles import HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
+from dragoman.kernels.jit import FEATURES
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from tests.contract.random_models import EOS_ID, KINDS, assert_same, random_transformer
 
 PREFIXES = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], [2]]
-NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="needs a processor that multiplies bytes")
-NEEDS_SHORTS = pytest.mark.skipif(not HAS_SHORT_PRODUCTS, reason="needs a processor with pmaddwd")
-PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("int16", marks=NEEDS_SHORTS)]
+PRECISIONS = ["float32", "int8", "int16"]
 
 
 def transformer(kind: str, vocab_size: int, seed: int = 3, deviation: float = 0.3) -> Transformer:
@@ -153,10 +152,7 @@ def test_a_sentence_is_the_same_bit_for_bit_in_every_batch(
     assert together == [alone[number] for number in order]
 
 
-@pytest.mark.parametrize(
-    ("precision", "most"),
-    [pytest.param("int8", 0.15, marks=NEEDS_BYTES), pytest.param("int16", 0.005, marks=NEEDS_SHORTS)],
-)
+@pytest.mark.parametrize(("precision", "most"), [("int8", 0.15), ("int16", 0.005)])
 def test_integer_products_are_close_to_float32(precision: str, most: float) -> None:
     """Where both find the same output, the log-probability of each token differs by at most `most`."""
     both = 0
@@ -185,20 +181,49 @@ def test_weights_changed_in_place_take_effect() -> None:
 
 
 def test_unsupported_models_and_settings_use_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Narrow heads, wide beams, samples and ensembles. Without numba, everything."""
+    """Precisions without compiled code, samples and ensembles. Without numba, everything."""
     rows, chosen = sources(30, 2), InferenceSettings(beam_size=2, max_extra_tokens=6)
-    model, narrow = transformer("pre-norm", 30), transformer("pre-norm", 30)
-    torch.manual_seed(1)
-    narrow = Transformer(ModelSettings(preset="custom", d_model=16, d_ff=8, num_heads=2), 30, 30).eval()
-    assert supports(model.settings, "float32", chosen)
-    assert not supports(model.settings, "bfloat16", chosen)
-    assert not supports(model.settings, "float32", InferenceSettings(beam_size=65))
-    assert not supports(narrow.settings, "float32", chosen)
-    assert_same(searched(TransformerSearch([narrow]), rows, chosen), by_full_passes(narrow, rows, chosen))
+    model = transformer("pre-norm", 30)
+    assert [unsupported_reason(precision) for precision in ("float32", "int16", "int8")] == [""] * 3
+    assert unsupported_reason("bfloat16") == "`inference.precision` bfloat16"
+    monkeypatch.setattr("dragoman.inference.compiled.weights.HAS_FMA", False)
+    assert unsupported_reason("float32") == "a processor without FMA instructions"
     assert_same(searched(TransformerSearch([model, model]), rows, chosen), by_full_passes(model, rows, chosen))
     monkeypatch.setattr(searches, "can_compile", lambda: False)
     monkeypatch.setattr(searches, "CompiledSearch", None)
     assert_same(searched(TransformerSearch([model]), rows, chosen), by_full_passes(model, rows, chosen))
+
+
+@pytest.mark.parametrize(("d_model", "num_heads"), [(16, 2), (60, 3), (32, 4)])
+def test_heads_whose_width_is_no_multiple_of_16(d_model: int, num_heads: int) -> None:
+    model, rows = random_transformer(600, d_model=d_model, num_heads=num_heads), sources(600, 4)
+    search, chosen = CompiledSearch(model, "float32"), InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=6)
+    found = searched(search, rows, chosen, PREFIXES)
+    assert_same(found, by_full_passes(model, rows, chosen, PREFIXES))
+    assert list(final_results(search, rows, chosen)) == found
+
+
+def test_wide_beams(assert_teacher_forced: Any) -> None:
+    """Among 150 candidates, close ones may change places."""
+    model, rows = transformer("pre-norm", 600, deviation=0.15), sources(600, 4, longest=8)
+    search, chosen = CompiledSearch(model, "float32"), InferenceSettings(beam_size=150, n_best=150, max_extra_tokens=2)
+    found, expected = searched(search, rows, chosen, PREFIXES), by_full_passes(model, rows, chosen, PREFIXES)
+    for one, other in zip(found, expected, strict=True):
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+    assert_teacher_forced(model, [[*row, EOS_ID] for row in rows], found)
+    assert list(final_results(search, rows, chosen)) == found
+
+
+def final_results(search: CompiledSearch, rows: list[list[int]], chosen: InferenceSettings) -> Iterator[Any]:
+    """The results of streaming each row with its prefix."""
+    for number, (row, prefix) in enumerate(zip(rows, PREFIXES, strict=True)):
+        stream = search.stream(Source(str(number), row, prefix), chosen)
+        while True:
+            try:
+                next(stream)
+            except StopIteration as end:
+                yield end.value
+                break
 
 
 def test_a_limit_that_no_output_reaches_takes_no_memory() -> None:
@@ -279,32 +304,44 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
     assert sum(map(bool, seen[0].found)) <= 2
 
 
+# Name and instruction sets of processors that this one can run code for, and what the products use.
+PROCESSORS = {
+    "AVX2": ("haswell", "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2,+popcnt", (16, False, True)),
+    "AVX-VNNI": ("haswell", "+avx,+avx2,+fma,+f16c,+avxvnni,+sse4.2,+popcnt", (16, True, True)),
+    "AVX": ("sandybridge", "+avx,+fma,+f16c,+sse4.2,+popcnt", (16, False, False)),
+    "AVX-512 without VNNI": (
+        "skylake-avx512",
+        "+avx,+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512dq,+avx512cd,+avx512vl,+sse4.2,+popcnt",
+        (64, False, True),
+    ),
+}
+ON_ANOTHER_PROCESSOR = """
+from dragoman.kernels.tiles import PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
+from tests.contract.test_compiled_search import *
+print((PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS))
+for precision in ("float32", "int16", "int8"):
+    print(on_this_processor(precision))
+"""
+
+
+def on_this_processor(precision: str) -> str:
+    """Outputs and scores of a model with narrow heads."""
+    model, rows = random_transformer(100, d_model=60, num_heads=3, d_ff=70), sources(100, 1)
+    chosen = InferenceSettings(beam_size=3, n_best=2, max_extra_tokens=6)
+    return str(searched(CompiledSearch(model, precision), rows, chosen))
+
+
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86")
 @pytest.mark.slow
-def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
-    """Code for AVX2 alone, run on this processor: the same bit for bit, whether compiled now or cached."""
-    program = """
-from dragoman.kernels.tiles import PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
-assert (PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS) == (16, False, True)
-from tests.contract.test_compiled_search import *
-model, rows = transformer("pre-norm", 100), sources(100, 1)
-chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)
-assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), by_full_passes(model, rows, chosen))
-test_integer_products_are_close_to_float32("int16", 0.005)
-for precision in ("float32", "int16"):
-    print([one[0].token_log_probs for one in searched(CompiledSearch(model, precision), rows, chosen)])
-"""
-    environment = {
-        **os.environ,
-        "NUMBA_CPU_NAME": "haswell",
-        "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2,+popcnt",
-        "NUMBA_CACHE_DIR": str(tmp_path),
-    }
-    command, root = [sys.executable, "-c", program], Path(__file__).parents[2]
-    run = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_other_processors_find_the_same_to_the_last_bit(processor: str, tmp_path: Any) -> None:
+    """Code for fewer instruction sets, compiled and run on this processor."""
+    name, features, products = PROCESSORS[processor]
+    if not {feature[1:] for feature in features.split(",")} <= FEATURES:
+        pytest.skip("this processor cannot run it")
+    emulated = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command, root = [sys.executable, "-c", ON_ANOTHER_PROCESSOR], Path(__file__).parents[2]
+    run = subprocess.run(command, env={**os.environ, **emulated}, cwd=root, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    model, rows = transformer("pre-norm", 100), sources(100, 1)
-    chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)
-    for precision, narrow in zip(("float32", "int16"), run.stdout.splitlines(), strict=True):
-        found = searched(CompiledSearch(model, precision), rows, chosen)
-        assert narrow == str([one[0].token_log_probs for one in found])
+    expected = [str(products), *map(on_this_processor, ("float32", "int16", "int8"))]
+    assert run.stdout.splitlines() == expected

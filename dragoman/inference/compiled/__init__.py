@@ -1,13 +1,14 @@
 """Beam search of one model in machine code, for CPUs. Free of torch.
 
 A decoding step of all sentences is one call, from token ids to token ids. `searches.TransformerSearch` uses this
-package for beam search of one model on a CPU in float32, int16 or int8. It needs numba, and attention heads whose width
-is a multiple of 16. Everything else runs in `inference/search` with `inference/tensors`.
+package for beam search of one model on a CPU in float32, int16 or int8. It needs numba and a
+processor with FMA. Everything else runs in `inference/search` with `inference/tensors`.
 
 | file | content |
 |---|---|
 | `layout.py` | the arrays that the other files work on, with their shapes |
-| `weights.py` | a model's weights: quantized and packed into panels for the matrix products |
+| `quantized.py` | linear maps with their constant factors, quantized, and their arrays for storage |
+| `weights.py` | a model's weights, packed into panels for the matrix products |
 | `positions.py` | positional encodings |
 | `memory.py` | allocation of buffers and of the state of searches |
 | `layers.py` | the Transformer's layers on rows: products, norms, attention, feed-forward |

@@ -211,14 +211,14 @@ def decode_targets(
         enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
         multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
         causal_attention_sublayer(rows, starts, shape, search)
-        multiply_rows(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
         enter_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
         multiply_rows(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
         cross_attention_sublayer(rows, num_rows, layer, shape, search)
         if layer == attended:
             copy_attention(rows, num_rows, layer, shape, search, attention)
-        multiply_rows(rows.inputs, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
+        multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
         enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
         feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
@@ -242,7 +242,7 @@ def causal_attention_sublayer(rows: RowBuffers, starts: Integers, shape: Shape, 
             keep(keys, position * width, outputs, width, width)
             keep(values, position * width, outputs, 2 * width, width)
             attend_head(outputs[:width], keys, values, 0, position + 1, rows, shape.num_heads)
-            store_row(rows.merged, rows.inputs, rows.scales, row)
+            store_row(rows.merged, rows.attended, rows.scales, row)
 
 
 @jit_without_nan

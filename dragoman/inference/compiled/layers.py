@@ -155,7 +155,7 @@ def leave_sublayer(rows: RowBuffers, num_rows: int, norm: Norm, layer: int, shap
 def attend_head(
     query: Floats, keys: Any, values: Any, value_shift: int, num_keys: int, rows: RowBuffers, num_heads: int
 ) -> None:
-    """merged = softmax(Q K^T) V of every head, for one query (D,).
+    """merged = softmax(Q K^T) V of every head, for one query (A,).
 
     The keys of position k start at `rows.places[k]`, and its values at `rows.places[k] + value_shift`. The query's
     projection contains the scale of the scores, which are in base 2.
@@ -245,11 +245,11 @@ def encode(
     `ids` are the source ids of all sentences, one after the other. Sentence n is ids[starts[n]:starts[n + 1]] and
     belongs to `slots[n]`. `sources` are the projections to keys and values of all decoder layers.
     """
-    num_rows, width = ids.size, rows.states.shape[1]
+    num_rows, width = ids.size, rows.merged.size
     for n in range(slots.size):
         for row in range(starts[n], starts[n + 1]):
             embedding, position = weights.embedding[ids[row]], weights.positions[row - starts[n]]
-            for i in range(width):
+            for i in range(embedding.size):
                 rows.states[row, i] = embedding[i] + position[i]
     stride = rows.outputs.shape[1]
     for layer in range(weights.self_in.panels.shape[0]):
@@ -263,8 +263,8 @@ def encode(
             for row in range(starts[n], starts[n + 1]):
                 query = rows.outputs[row, :width]
                 attend_head(query, flat, flat, width, length, rows, shape.num_heads)
-                store_row(rows.merged, rows.inputs, rows.scales, row)
-        multiply_rows(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+                store_row(rows.merged, rows.attended, rows.scales, row)
+        multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
         enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
         feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
@@ -281,10 +281,10 @@ def encode(
 def keep_source(slot: int, layer: int, first: int, rows: RowBuffers, search: SearchState) -> None:
     """Store one sentence's keys and values of cross-attention, which start at row `first` of `rows.outputs`.
 
-    Keys are stored by dimension (D, S), so that `weighted_sum` computes the scores of 16 positions at once. The last
-    block of positions is filled with copies of the last key. Values are stored by position (S, D).
+    Keys are stored by dimension (A, S), so that `weighted_sum` computes the scores of 16 positions at once. The last
+    block of positions is filled with copies of the last key. Values are stored by position (S, A).
     """
-    width, length, line = rows.states.shape[1], search.src_lengths[slot], rows.line
+    width, length, line = rows.merged.size, search.src_lengths[slot], rows.line
     keys, values = search.src_keys[layer, slot], search.src_values[layer, slot]
     positions = keys.size // width
     for position in range(length):
@@ -323,7 +323,7 @@ def _fetch_source(slot: int, layer: int, width: int, search: SearchState) -> Non
 @jit_without_nan
 def self_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape: Shape, search: SearchState) -> None:
     """Attention of every hypothesis to its tokens, after storing the keys and values of the last one."""
-    width, beam_size = rows.states.shape[1], search.ids.shape[1]
+    width, beam_size = rows.merged.size, search.ids.shape[1]
     for row in range(num_rows):
         if row + 1 < num_rows:
             _fetch_past(rows.slot[row + 1], rows.hypothesis[row + 1], layer, width, search)
@@ -339,13 +339,13 @@ def self_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape: 
         rows.places[position] = own
         query = outputs[:width]
         attend_head(query, keys, values, 0, position + 1, rows, shape.num_heads)
-        store_row(rows.merged, rows.inputs, rows.scales, row)
+        store_row(rows.merged, rows.attended, rows.scales, row)
 
 
 @jit_without_nan
 def cross_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape: Shape, search: SearchState) -> None:
     """Attention of every hypothesis to its source."""
-    width, num_heads = rows.states.shape[1], shape.num_heads
+    width, num_heads = rows.merged.size, shape.num_heads
     head_width, positions = width // num_heads, search.src_keys.shape[2] // width
     for row in range(num_rows):
         slot = rows.slot[row]
@@ -360,7 +360,7 @@ def cross_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape:
         for k in range(length):
             rows.places[k] = k * width
         weigh(search.src_values[layer, slot], 0, length, rows, num_heads)
-        store_row(rows.merged, rows.inputs, rows.scales, row)
+        store_row(rows.merged, rows.attended, rows.scales, row)
 
 
 @jit_without_nan
@@ -383,12 +383,12 @@ def decode(weights: DecoderWeights, shape: Shape, rows: RowBuffers, num_rows: in
         enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
         multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
         self_attention_sublayer(rows, num_rows, layer, shape, search)
-        multiply_rows(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
         enter_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
         multiply_rows(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
         cross_attention_sublayer(rows, num_rows, layer, shape, search)
-        multiply_rows(rows.inputs, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
+        multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
         enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
         feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)

@@ -1,7 +1,7 @@
 """The arrays that the compiled functions work on, as named tuples, which numba can pass between functions.
 
-Letters in shapes: L layers, D = d_model, H heads, F = d_ff, V vocabulary, W beam size, S source positions, T output
-positions, R rows.
+Letters in shapes: L layers, D = d_model, H heads, A width of all heads with padding, F = d_ff, V vocabulary,
+W beam size, S source positions, T output positions, R rows.
 
 - A *row* is one position in a pass through the layers: a source token in the encoder, a hypothesis in the decoder.
 - A *slot* is the place of one sentence in search, with up to W hypotheses.
@@ -89,6 +89,7 @@ class RowBuffers(NamedTuple):
 
     states: Floats  # (R, D)
     inputs: NDArray[Any]  # (R, D), uint8, int16 or float32
+    attended: NDArray[Any]  # (R, A), outputs of attention; the same memory as `inputs` if A is D
     inner_inputs: NDArray[Any]  # (R, F)
     scales: Floats  # (R,)
     outputs: Floats  # (R, widest product)
@@ -96,8 +97,8 @@ class RowBuffers(NamedTuple):
     line: Floats  # (at least D, PRODUCT_COLUMNS, and the width of inner_inputs,)
     scores: Floats  # (H, positions)
     places: Integers  # (positions,): index of the first key or value of each position
-    dimensions: Integers  # (D / H,): index of each dimension in a source's keys, which are stored by dimension
-    merged: Floats  # (D,): output of all heads for one row
+    dimensions: Integers  # (A / H,): index of each dimension in a source's keys, which are stored by dimension
+    merged: Floats  # (A,): output of all heads for one row
     slot: Integers  # (R,): slot of each row
     hypothesis: Integers  # (R,): hypothesis of each row within its slot
     best_of_band: Floats  # (R, bands of the vocabulary): largest logit in each band
@@ -113,10 +114,10 @@ class SearchState(NamedTuple):
     """
 
     src_lengths: Integers  # (slots,)
-    src_keys: NDArray[Any]  # (L, slots, D S), float32 or float16 in uint16
-    src_values: NDArray[Any]  # (L, slots, S D)
-    keys: NDArray[Any]  # (L, slots, T W D), the same types
-    values: NDArray[Any]  # (L, slots, T W D)
+    src_keys: NDArray[Any]  # (L, slots, A S), float32 or float16 in uint16
+    src_values: NDArray[Any]  # (L, slots, S A)
+    keys: NDArray[Any]  # (L, slots, T W A), the same types
+    values: NDArray[Any]  # (L, slots, T W A)
     ancestors: NDArray[np.int16]  # (slots, W, T): which hypothesis wrote the keys of each position
     moved: NDArray[np.int16]  # (W, T): buffer for the new ancestors of one slot
     position: Integers  # (slots,): tokens written so far

@@ -22,13 +22,15 @@ def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positio
     stored for `src_length` positions.
     """
     room = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS + PRODUCT_ROWS
-    width, inner = weights.width, weights.inner_width
+    width, heads_width, inner = weights.width, weights.heads_width, weights.inner_width
     inputs, at_once = INPUT_TYPES[weights.precision], MULTIPLIED_TOGETHER[weights.precision]
     inner_width = -(-inner // at_once) * at_once
-    outputs = -(-max(3 * width, inner) // PRODUCT_COLUMNS) * PRODUCT_COLUMNS
+    outputs = -(-max(3 * heads_width, inner) // PRODUCT_COLUMNS) * PRODUCT_COLUMNS
+    of_states = np.zeros((room, -(-width // at_once) * at_once), inputs)
     return RowBuffers(
         states=np.zeros((room, width), np.float32),
-        inputs=np.zeros((room, -(-width // at_once) * at_once), inputs),
+        inputs=of_states,
+        attended=of_states if heads_width == width else np.zeros((room, heads_width), inputs),
         inner_inputs=np.zeros((room, inner_width), inputs),
         scales=np.ones(room, np.float32),
         outputs=np.zeros((room, outputs), np.float32),
@@ -36,8 +38,8 @@ def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positio
         line=np.zeros(max(width, inner_width, PRODUCT_COLUMNS), np.float32),
         scores=np.zeros((weights.shape.num_heads, positions + BLOCK), np.float32),
         places=np.zeros(positions, np.int64),
-        dimensions=np.arange(width // weights.shape.num_heads, dtype=np.int64) * src_length,
-        merged=np.zeros(width, np.float32),
+        dimensions=np.arange(heads_width // weights.shape.num_heads, dtype=np.int64) * src_length,
+        merged=np.zeros(heads_width, np.float32),
         slot=np.zeros(room, np.int64),
         hypothesis=np.zeros(room, np.int64),
         best_of_band=np.zeros((room, weights.vocabulary_bands), np.float32),
@@ -59,7 +61,7 @@ def allocate_search(
     `src_length` is the longest source and `max_prefix` the longest prefix, in tokens. Keys and values are float16 (as
     uint16) unless the precision is float32.
     """
-    width, beam_size, layers = weights.width, settings.beam_size, weights.num_layers
+    width, beam_size, layers = weights.heads_width, settings.beam_size, weights.num_layers
     per_slot, per_beam = (slots,), (slots, beam_size)
     kept = np.float32 if weights.precision == "float32" else np.uint16
     return SearchState(

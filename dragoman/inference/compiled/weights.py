@@ -1,9 +1,8 @@
-"""A Transformer's weights in the layout of the compiled search: scaled, quantized and packed into panels.
+"""A Transformer's weights in the layout of the compiled search: quantized and packed into panels.
 
 The inner loop of a product (`kernels/matrix_products.multiply`) reads a panel from beginning to end. A panel has
 PRODUCT_COLUMNS output columns. For each step of depth it holds 32 bits of each column: one float32, two int16 or four
-int8. Constant factors are multiplied into the weights once: sqrt(D) of embeddings and 1 / sqrt(K) of attention scores.
-Logits and attention scores also get log2 e, because the search computes powers of 2 instead of exponentials.
+int8. The outputs of a head are padded with zeros to a multiple of HEAD_WIDTH_MULTIPLE.
 """
 
 import math
@@ -11,34 +10,28 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dragoman.bundle.weights import Arrays
-from dragoman.config import InferenceSettings, ModelSettings
+from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.inference.compiled.positions import KnownPositions, PositionTable, position_tables
-from dragoman.inference.weight_scales import attention_scales, quantize_rows
+from dragoman.inference.compiled.quantized import Product, check_stored_precision, make_product, quantize_weight
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
-    HAS_BYTE_PRODUCTS,
     HAS_FMA,
-    HAS_SHORT_PRODUCTS,
     HEAD_WIDTH_MULTIPLE,
     MULTIPLIED_TOGETHER,
     PRODUCT_COLUMNS,
     VOCABULARY_BAND,
-    largest_integer,
 )
 
-_LOG2_E = math.log2(math.e)
 _LAYER_NORM_EPSILON = 1e-5
 """The default of `torch.nn.LayerNorm`."""
 _ZERO_BYTE = 128
 
-_HAS_PRODUCTS = {"float32": True, "int16": HAS_SHORT_PRODUCTS, "int8": HAS_BYTE_PRODUCTS}
 _ACTIVATIONS = ("relu", "gelu", "swish")
 
-MAX_BEAM_SIZE = 64
-"""Limit of the beam size. Insertion, which finds the best continuations here, is slow in wider beams."""
 LinearArrays = tuple[Floats, Floats | None]
 """Weight (out, in) and bias."""
 
@@ -49,13 +42,18 @@ class CompiledWeights:
     Parameters
     ----------
     settings
-        The model's settings. `supports` must be True for them.
+        The model's settings.
     arrays
-        The model's parameters by name, as in `bundle.parameters.parameter_shapes`.
+        The model's parameters by name, as in `bundle.parameters.parameter_shapes` or from `quantized_arrays`.
     tables
         The position tables of source and target. None: those of `positions.position_tables`.
     precision
-        Of matrix products: "float32", "int16" or "int8".
+        Of matrix products: "float32", "int16" or "int8". `unsupported_reason` must be "" for it.
+
+    Raises
+    ------
+    ModelError
+        If the arrays are quantized, but in another precision.
     """
 
     def __init__(
@@ -65,9 +63,12 @@ class CompiledWeights:
         tables: tuple[PositionTable, PositionTable] | None,
         precision: str,
     ) -> None:
+        check_stored_precision(arrays, precision)
         self.precision = precision
         self._settings, self._arrays = settings, arrays
         self.width, self.inner_width, self.num_layers = settings.d_model, settings.d_ff, settings.num_decoder_layers
+        self._head_padding = -(settings.d_model // settings.num_heads) % HEAD_WIDTH_MULTIPLE
+        self.heads_width = settings.d_model + settings.num_heads * self._head_padding
         src, tgt = self._embedding("src"), self._embedding("tgt")
         self.vocab_sizes = len(src), len(tgt)
         self.is_finite = all(bool(np.isfinite(array).all()) for array in arrays.values())
@@ -107,29 +108,28 @@ class CompiledWeights:
     def _decoder_weights(self, embedding: Floats) -> DecoderWeights:
         layers = [f"decoder.layers.{index}" for index in range(self._settings.num_decoder_layers)]
         crosses = [f"{layer}.cross_attn" for layer in layers]
-        projection, bias = self._arrays.get("projection.weight", embedding), self._arrays.get("projection.bias")
-        log2_e = np.float32(_LOG2_E)
-        vocabulary = (projection * log2_e, None if bias is None else bias * log2_e)
+        inputs = [self._product(f"{cross}.in_") for cross in crosses]
         return DecoderWeights(
             **self._shared_weights(layers),
-            cross_query=self._pack([self._attention_input(cross, 0, 1) for cross in crosses]),
-            cross_sources=self._pack([self._attention_input(cross, 1, 3) for cross in crosses]),
-            cross_out=self._pack([self._linear(f"{cross}.out.") for cross in crosses]),
+            cross_query=self._pack([self._attention_input(joint, 0, 1) for joint in inputs]),
+            cross_sources=self._pack([self._attention_input(joint, 1, 3) for joint in inputs]),
+            cross_out=self._pack([self._attention_output(cross) for cross in crosses]),
             cross_norm=self._norms([f"{cross}_residual.norm" for cross in crosses]),
             final_norm=self._final_norm("decoder"),
             embedding=embedding * np.float32(math.sqrt(self.width)),
             positions=np.zeros((0, self.width), np.float32),
-            vocabulary=pack_products([vocabulary], self.precision, VOCABULARY_BAND, padding=-math.inf),
+            vocabulary=_pack_all([self._product("projection.")], self.precision, VOCABULARY_BAND, -math.inf),
         )
 
     def _shared_weights(self, layers: Sequence[str]) -> dict[str, Any]:
         """Weights that encoder and decoder layers both have: self-attention and feed-forward network."""
+        inputs = [self._product(f"{layer}.self_attn.in_") for layer in layers]
         return {
-            "self_in": self._pack([self._attention_input(f"{layer}.self_attn", 0, 3) for layer in layers]),
-            "self_out": self._pack([self._linear(f"{layer}.self_attn.out.") for layer in layers]),
+            "self_in": self._pack([self._attention_input(joint, 0, 3) for joint in inputs]),
+            "self_out": self._pack([self._attention_output(f"{layer}.self_attn") for layer in layers]),
             "self_norm": self._norms([f"{layer}.self_attn_residual.norm" for layer in layers]),
-            "inner": self._pack([self._linear(f"{layer}.feed_forward.inner.") for layer in layers]),
-            "outer": self._pack([self._linear(f"{layer}.feed_forward.outer.") for layer in layers]),
+            "inner": self._pack([self._product(f"{layer}.feed_forward.inner.") for layer in layers]),
+            "outer": self._pack([self._product(f"{layer}.feed_forward.outer.") for layer in layers]),
             "feed_forward_norm": self._norms([f"{layer}.feed_forward_residual.norm" for layer in layers]),
         }
 
@@ -138,18 +138,26 @@ class CompiledWeights:
         found = self._arrays.get(f"{side}_embedding.weight")
         return self._arrays["src_embedding.weight"] if found is None else found
 
-    def _linear(self, prefix: str) -> LinearArrays:
-        return self._arrays[f"{prefix}weight"], self._arrays.get(f"{prefix}bias")
+    def _product(self, name: str) -> Product:
+        return make_product(self._settings, self._arrays, name, self.precision)
 
-    def _attention_input(self, attention: str, first: int, last: int) -> LinearArrays:
-        """Parts `first` to `last` of the joint projection of query (0), key (1) and value (2).
-
-        The query is multiplied by log2 e / sqrt(K), so that attention scores are scaled and in base 2.
-        """
-        weight, bias = self._linear(f"{attention}.in_")
-        scales = attention_scales(self.width, self._settings.num_heads, _LOG2_E)
+    def _attention_input(self, joint: Product, first: int, last: int) -> Product:
+        """Parts `first` to `last` of the joint projection of query (0), key (1) and value (2)."""
         part = slice(first * self.width, last * self.width)
-        return (weight * scales[:, None])[part], None if bias is None else (bias * scales)[part]
+        return Product(*(self._pad_heads(array[part], 0) for array in joint))
+
+    def _attention_output(self, attention: str) -> Product:
+        product = self._product(f"{attention}.out.")
+        return product._replace(weight=self._pad_heads(product.weight, 1))
+
+    def _pad_heads(self, array: NDArray[Any], axis: int) -> NDArray[Any]:
+        """Pad each head along an axis with zeros. The axis may have several parts of all heads."""
+        if not self._head_padding:
+            return array
+        before, after = array.shape[:axis], array.shape[axis + 1 :]
+        heads = array.reshape(*before, -1, self.width // self._settings.num_heads, *after)
+        padding = [(0, self._head_padding if number == axis + 1 else 0) for number in range(heads.ndim)]
+        return np.pad(heads, padding).reshape(*before, -1, *after)
 
     def _norms(self, names: Sequence[str]) -> Norm:
         arrays = self._arrays
@@ -160,18 +168,19 @@ class CompiledWeights:
             return self._norms([f"{stack}.norm"])
         return Norm(np.zeros((0, self.width), np.float32), np.zeros((0, self.width), np.float32))
 
-    def _pack(self, products: Sequence[LinearArrays]) -> PackedLinear:
-        return pack_products(products, self.precision)
+    def _pack(self, products: Sequence[Product]) -> PackedLinear:
+        return _pack_all(products, self.precision, PRODUCT_COLUMNS, 0.0)
 
 
-def supports(model: ModelSettings, precision: str, settings: InferenceSettings) -> bool:
-    """Whether the compiled search can run this model, precision and beam size on this processor."""
-    return (
-        HAS_FMA
-        and model.d_model // model.num_heads % HEAD_WIDTH_MULTIPLE == 0
-        and settings.beam_size <= MAX_BEAM_SIZE
-        and _HAS_PRODUCTS.get(precision, False)
-    )
+def unsupported_reason(precision: str) -> str:
+    """What the compiled search does not support, as the subject of an error, or "" if it can run in `precision`.
+
+    It can on every processor with FMA, and its integer products are exact. Without VNNI (int8) or AVX2 (int16), they
+    take more instructions.
+    """
+    if not HAS_FMA:
+        return "a processor without FMA instructions"
+    return "" if precision in MULTIPLIED_TOGETHER else f"`inference.precision` {precision}"
 
 
 def pack_products(
@@ -182,7 +191,15 @@ def pack_products(
     The number of columns is padded to a multiple of `multiple_of`. Padding columns have zero weights and the bias
     `padding`.
     """
-    packs = [_pack(weight, bias, precision, multiple_of, padding) for weight, bias in products]
+    of_all = [
+        Product(*quantize_weight(weight, precision), np.zeros(len(weight), np.float32) if bias is None else bias)
+        for weight, bias in products
+    ]
+    return _pack_all(of_all, precision, multiple_of, padding)
+
+
+def _pack_all(products: Sequence[Product], precision: str, multiple_of: int, padding: float) -> PackedLinear:
+    packs = [_pack(product, precision, multiple_of, padding) for product in products]
     return PackedLinear(*(_stack_aligned(parts) for parts in zip(*packs, strict=True)))
 
 
@@ -196,23 +213,14 @@ def _stack_aligned(parts: Sequence[np.ndarray]) -> np.ndarray:
     return stacked
 
 
-def _pack(
-    weight: Floats, bias: Floats | None, precision: str, multiple_of: int, padding: float
-) -> tuple[np.ndarray, ...]:
+def _pack(product: Product, precision: str, multiple_of: int, padding: float) -> tuple[np.ndarray, ...]:
     """One layer's panels, corrections, scales and biases."""
-    size, depth = weight.shape
-    missing = -size % multiple_of
-    biases = np.pad(np.zeros(size, np.float32) if bias is None else bias, (0, missing), constant_values=padding)
-    if precision == "float32":
-        panels = np.pad(weight, ((0, missing), (0, 0))).reshape(-1, PRODUCT_COLUMNS, depth).transpose(0, 2, 1)
-        zeros, ones = np.zeros(size + missing, np.float32), np.ones(size + missing, np.float32)
-        return panels.reshape(len(panels), -1), zeros, ones, biases
-    together, largest = MULTIPLIED_TOGETHER[precision], largest_integer(precision, depth)
-    integers, scale = quantize_rows(weight, largest)
-    quantized = np.pad(integers, ((0, missing), (0, -depth % together)))
-    quantized = quantized.astype(np.int8 if precision == "int8" else np.int16)
-    groups = quantized.reshape(-1, PRODUCT_COLUMNS, quantized.shape[1] // together, together).transpose(0, 2, 1, 3)
+    size, depth = product.weight.shape
+    missing, together = -size % multiple_of, MULTIPLIED_TOGETHER[precision]
+    scale, biases = np.pad(product.scale, (0, missing)), np.pad(product.bias, (0, missing), constant_values=padding)
+    weight = np.pad(product.weight, ((0, missing), (0, -depth % together)))
+    groups = weight.reshape(-1, PRODUCT_COLUMNS, weight.shape[1] // together, together).transpose(0, 2, 1, 3)
     # VNNI multiplies unsigned by signed bytes, so inputs are stored plus 128. The correction takes 128 @ weights away.
     zero = _ZERO_BYTE if precision == "int8" else 0
-    correction = zero * quantized.sum(1, dtype=np.int32)
-    return groups.reshape(len(groups), -1), correction, np.pad(scale, (0, missing)), biases
+    sums = np.zeros(len(scale), np.float32) if precision == "float32" else zero * weight.sum(1, dtype=np.int32)
+    return groups.reshape(len(groups), -1), sums, scale, biases

@@ -99,7 +99,7 @@ class _Rows:
     def best(self, count: int) -> Continuations:
         """The `count` best continuations of each sentence. Equal ones are ordered by hypothesis and id."""
         _, width, vocab_size = self.logits.shape
-        if width * vocab_size <= _FEW or count > _NUM_BLOCKS:
+        if width * vocab_size <= _FEW or count > _NUM_BLOCKS or vocab_size < _NUM_BLOCKS:
             chosen = self._totals(self.logits).topk(count, dim=1, sorted=False).indices
         else:
             chosen = self._best_by_blocks(count)

@@ -1,5 +1,6 @@
 """Matrix products, attention and layers of the compiled search, compared with numpy and torch."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
+
+import numba
 
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.inference.compiled.beams import place_rows
@@ -26,12 +29,10 @@ from dragoman.inference.compiled.memory import INPUT_TYPES, allocate_rows, alloc
 from dragoman.inference.compiled.weights import pack_products
 from dragoman.inference.searches import compiled_weights
 from dragoman.kernels.arithmetic import exp2, maximum, round_to_integer
-from dragoman.kernels.jit import jit_without_nan
-from dragoman.kernels.matrix_products import dot, keep, weighted_sum
+from dragoman.kernels.jit import NO_REFERENCE_COUNTING, jit_without_nan
+from dragoman.kernels.matrix_products import ADD_PRODUCTS, add_split_bytes, add_widened_shorts, dot, keep, weighted_sum
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
-    HAS_BYTE_PRODUCTS,
-    HAS_SHORT_PRODUCTS,
     MULTIPLIED_TOGETHER,
     PRODUCT_COLUMNS,
     PRODUCT_ROWS,
@@ -39,9 +40,7 @@ from dragoman.kernels.tiles import (
 )
 from dragoman.model.transformer import Transformer
 
-NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="this processor cannot multiply bytes")
-NEEDS_SHORTS = pytest.mark.skipif(not HAS_SHORT_PRODUCTS, reason="this processor has no pmaddwd")
-PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("int16", marks=NEEDS_SHORTS)]
+PRECISIONS = ["float32", "int8", "int16"]
 
 
 @jit_without_nan
@@ -211,7 +210,9 @@ def test_activation_does_not_depend_on_addresses(activation: int) -> None:
         assert out.tobytes() == expected.tobytes(), gap
 
 
-def multiply(rows: Any, linear: PackedLinear, precision: str) -> tuple[Any, Any, Any]:
+def multiply(
+    rows: Any, linear: PackedLinear, precision: str, product: Callable[..., None] = multiply_rows
+) -> tuple[Any, Any, Any]:
     """The product of rows with a packed weight, the quantized rows and their scales."""
     count, depth = rows.shape
     padded_count = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS
@@ -219,7 +220,7 @@ def multiply(rows: Any, linear: PackedLinear, precision: str) -> tuple[Any, Any,
     scales, out = np.ones(padded_count, np.float32), np.zeros((padded_count, linear.bias.shape[1]), np.float32)
     for row in range(count):
         put(rows[row], inputs, scales, row)
-    multiply_rows(inputs, scales, linear, 0, count, out)
+    product(inputs, scales, linear, 0, count, out)
     return out[:count], inputs[:count], scales[:count]
 
 
@@ -258,7 +259,28 @@ def test_packed_weights_start_on_a_cache_line(precision: str) -> None:
         )
 
 
-@NEEDS_SHORTS
+@pytest.mark.parametrize(
+    ("precision", "code"),
+    [
+        ("int8", {8: add_split_bytes}),
+        ("int8", {8: add_split_bytes, 16: add_widened_shorts}),
+        ("int16", {16: add_widened_shorts}),
+    ],
+)
+def test_code_for_other_processors_gives_the_same_bits(
+    precision: str, code: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first row and column have the largest sums, which saturate 16 bits."""
+    rows, weight = numbers(9, 130), numbers(100, 130, seed=1)
+    rows[0], weight[0] = 0.7, -1.3
+    linear = pack_products([(weight, numbers(100))], precision)
+    expected = multiply(rows, linear, precision)[0]
+    for bits, add_products in code.items():
+        monkeypatch.setitem(ADD_PRODUCTS, bits, add_products)
+    product: Any = numba.njit(error_model="numpy", **NO_REFERENCE_COUNTING)(multiply_rows.py_func)  # type: ignore[attr-defined]
+    assert (multiply(rows, linear, precision, product)[0] == expected).all()
+
+
 @pytest.mark.parametrize("depth", [1, 2, 512, 2048, 4096])
 def test_largest_sums_of_int16_do_not_overflow(depth: int) -> None:
     rows, weight = np.full((1, depth), 0.7, np.float32), np.full((PRODUCT_COLUMNS, depth), -1.3, np.float32)

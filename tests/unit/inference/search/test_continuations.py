@@ -22,6 +22,7 @@ def test_best_continuations_equal_a_full_sort(
 ) -> None:
     torch.manual_seed(vocab_size)
     monkeypatch.setattr(continuations, "_LOGITS_AT_ONCE", {"cpu": 2 * width * vocab_size})  # three groups
+    monkeypatch.setattr(continuations, "_FEW", 50)
     before, logits = -torch.rand(5, width), torch.randn(5 * width, vocab_size)
     before[3, 1:] = NONE  # one hypothesis only
     prefixes = torch.tensor([[-1], [7], [EOS_ID], [9], [-1]])
