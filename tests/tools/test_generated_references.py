@@ -15,7 +15,8 @@ from dragoman.config.fields import TABLES
 from dragoman.config.history import RENAMED
 from dragoman.serving.settings import SERVE_SETTINGS
 
-EXTENSIONS = Path(__file__).parents[2] / "docs" / "_extensions"
+DOCS = Path(__file__).parents[2] / "docs"
+EXTENSIONS = DOCS / "_extensions"
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +67,7 @@ def test_every_flag_of_every_verb_is_an_object(site: Sphinx) -> None:
         flags = {name for action in actions for name in action.option_strings}
         assert flags <= {flag for program, flag in found if program == f"dragoman-{verb}"}
     assert {("dragoman-serve", f"--{name.replace('_', '-')}") for name in SERVE_SETTINGS} <= found
+
+
+def test_every_verb_has_a_page() -> None:
+    assert {page.stem for page in (DOCS / "reference" / "commands").glob("*.md")} == set(VERBS)
