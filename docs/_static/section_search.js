@@ -6,6 +6,7 @@
   const B = 0.5;
   const TITLE = 6; // a word in a heading counts as often
   const PAGE_TITLE = 3;
+  const NAMED = 4; // factor for the setting, flag or function that the query names
   const INEXACT = 0.4; // weight of words that only resemble a word of the query
   const MOST = 30;
   const EXCERPT = 220; // characters
@@ -74,7 +75,11 @@
     return words.map((word) => (postings.has(word) ? { known: [word], weight: 1 } : { known: similarWords(word), weight: INEXACT }));
   };
 
-  const rank = (words) => {
+  const plainText = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim();
+  /** Whether a title without spaces, such as `train.learning_rate`, is what the query names: "learning rate". */
+  const isNamedBy = (title, query) => !/\s/.test(title) && ` ${plainText(title)}`.endsWith(` ${query}`);
+
+  const rank = (words, query) => {
     const scores = new Map();
     const matched = new Map();
     for (const { known, weight } of words) {
@@ -97,7 +102,11 @@
     return [...scores]
       .map(([number, score]) => ({
         ...entries[number],
-        score: score * entries[number].weight * (matched.get(number) / words.length) ** 2,
+        score:
+          score *
+          entries[number].weight *
+          (isNamedBy(entries[number].title, query) ? NAMED : 1) *
+          (matched.get(number) / words.length) ** 2,
       }))
       .sort((one, other) => other.score - one.score)
       .slice(0, MOST);
@@ -127,7 +136,7 @@
   Search.query = (query) => {
     if (!entries) index(Search._index);
     const words = wordsToFind(query);
-    const results = rank(words);
+    const results = rank(words, plainText(query));
     const marked = new Set(words.flatMap((word) => word.known));
     for (const { url, title, page, text } of results) {
       const item = document.createElement("li");

@@ -140,11 +140,25 @@ def test_the_keyboard_leads_from_any_page_to_a_found_section(open_site: Open) ->
     page.keyboard.type("warmup_steps")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search.html?q=warmup_steps")
-    assert "docs/reference/settings.html" in results_of(page)
+    assert results_of(page)[0] == "docs/reference/settings.html"
     first = page.locator("ul.search li a").first
     first.focus()
     page.keyboard.press("Enter")
-    page.wait_for_url("**/docs/**.html#*")
+    page.wait_for_url("**/docs/reference/settings.html#*")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("learning rate", "docs/reference/settings.html"),
+        ("inference.beam_size", "docs/reference/settings.html"),
+        ("--alignment", "docs/reference/commands/translate.html"),
+        ("plot_heads", "docs/reference/api/dragoman.visualization.plot_heads.html"),
+        ("dragoman.train", "docs/reference/api/dragoman.train.html"),
+    ],
+)
+def test_a_name_leads_to_its_reference(open_site: Open, name: str, expected: str) -> None:
+    assert expected in results_of(open_site(f"search.html?q={name}"))[:2]
 
 
 def test_a_misspelt_word_is_found_and_nonsense_is_not(open_site: Open) -> None:
@@ -193,8 +207,10 @@ NARROW = (
     "docs/guide/04_attention.html",
     "docs/reference/settings.html",
     "docs/reference/command-line.html",
+    "docs/reference/commands/translate.html",
+    "docs/reference/api/dragoman.Translator.html",
     "docs/reference/figures.html",
-    "docs/how-to/train.html",
+    "docs/faq.html",
     "search.html?q=resume",
 )
 
