@@ -11,20 +11,20 @@ def resolve_inference_precision(name: str, device: object) -> str:
     """The precision that a search on `device` (a torch device or its name) uses for the setting `inference.precision`.
 
     "auto" is the fastest that the device supports, of int8, int16, bfloat16 and float32 in this order. On a CPU without
-    bfloat16 instructions, "bfloat16" becomes float32, which is faster there and more exact. Raises ConfigError for int8
-    and int16 if the device does not support them.
+    bfloat16 instructions, "bfloat16" becomes float32, which is faster there and more exact. Machine code
+    multiplies int8 and int16 on every processor with FMA. Raises ConfigError if the device does not support them.
     """
     if name == "float32":
         return name
     on_cpu = str(device).partition(":")[0] == "cpu"
-    supported = _of_cpu() if on_cpu else _of_torch(str(device))
+    supported = _of_cpu() if on_cpu else precisions_of_torch(str(device))
     if name == "auto":
         return next((each for each in ("int8", "int16", "bfloat16") if each in supported), "float32")
     if name == "bfloat16":
         return name if not on_cpu or name in supported else "float32"
-    if name not in supported:
+    if name not in supported and not (on_cpu and _compiles_integers()):
         needed, others = {
-            "int8": ("a CPU with VNNI instructions", "auto, int16, bfloat16 or float32"),
+            "int8": ("numba or a CPU with VNNI instructions", "auto, int16, bfloat16 or float32"),
             "int16": ("numba and an x86 CPU with AVX2", "auto, bfloat16 or float32"),
         }[name]
         found = "this CPU has none" if on_cpu and name == "int8" else f"the model is on {device}"
@@ -33,9 +33,9 @@ def resolve_inference_precision(name: str, device: object) -> str:
 
 
 def _of_cpu() -> set[str]:
-    """The fast precisions of this processor. Older ones sum products of bytes inexactly, with saturation at 16 bits."""
+    """The precisions that are faster than float32 on this processor."""
     if not can_compile():
-        return _of_torch("cpu")
+        return precisions_of_torch("cpu")
     from dragoman.kernels import jit, tiles
 
     kinds = {"int8": tiles.HAS_BYTE_PRODUCTS, "int16": tiles.HAS_SHORT_PRODUCTS}
@@ -44,8 +44,17 @@ def _of_cpu() -> set[str]:
     )
 
 
-def _of_torch(device: str) -> set[str]:
-    """The fast precisions of torch on a device."""
+def _compiles_integers() -> bool:
+    """Whether machine code can multiply integers here, even if it is not fast."""
+    if not can_compile():
+        return False
+    from dragoman.kernels import tiles
+
+    return tiles.HAS_FMA
+
+
+def precisions_of_torch(device: str) -> set[str]:
+    """The fast precisions of torch on a device. Sums of bytes saturate on older CPUs, which have no int8."""
     require_torch("translating without numba" if device == "cpu" else f"the device {device}")
     import torch
 

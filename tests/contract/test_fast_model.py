@@ -182,3 +182,14 @@ def test_fewer_bits_change_log_probs_only_by_their_rounding(precision: str, tole
         ours, expected = (each.step(ids, state).log_probs() for each, state in zip(models, states, strict=True))
         likely = expected > -8
         assert (ours - expected)[likely].abs().mean().item() < tolerance
+
+
+@torch.inference_mode()
+def test_int8_becomes_float32_where_torch_sums_bytes_inexactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    model, ids = random_transformer(60, d_model=256, d_ff=512), torch.tensor([[5, 6, EOS_ID]])
+    found, expected = (
+        one.step(torch.tensor([1]), one.start(ids, torch.tensor([3]))).log_probs()
+        for one in (FastModel(model, "int8"), FastModel(model, "float32"))
+    )
+    assert torch.equal(found, expected)

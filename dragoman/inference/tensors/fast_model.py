@@ -20,6 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.devices.precision import precisions_of_torch
 from dragoman.inference.search.step_model import OfTransformer, Predictions
 from dragoman.inference.tensors.attention import attend, merge_heads
 from dragoman.inference.tensors.converted import Converted
@@ -82,13 +83,15 @@ class FastState:
 class FastModel(OfTransformer):
     """A Transformer for search, with a copy of its weights in `precision` (float32, bfloat16 or int8), without dropout.
 
-    int16, which only the compiled search supports, becomes float32, which is more exact. If the model's weights have
-    changed, `start` converts them again. Call all methods inside `torch.inference_mode`, as the searches do.
+    int16, which only the compiled search supports, becomes float32, which is more exact. So does int8 where torch sums
+    products of bytes inexactly. If the model's weights have changed, `start` converts them again. Call all methods
+    inside `torch.inference_mode`, as the searches do.
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
         super().__init__(model)
-        kept = "float32" if precision == "int16" else precision
+        is_integer = precision in ("int8", "int16")
+        kept = "float32" if is_integer and precision not in precisions_of_torch(str(model.device)) else precision
         self._converted = Converted(model, lambda: _Weights(model, kept))
         self._weights: _Weights
 

@@ -50,8 +50,17 @@ def test_bfloat16_becomes_float32_on_a_cpu_without_bfloat16(processor: Any) -> N
 
 
 @pytest.mark.parametrize("precision", ["int8", "int16"])
-def test_unsupported_integers_raise_with_one_line(processor: Any, precision: str) -> None:
+def test_machine_code_multiplies_integers_on_old_processors(processor: Any, precision: str) -> None:
     processor(OLD, False)
+    assert resolve_inference_precision(precision, CPU) == precision
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16"])
+def test_unsupported_integers_raise_with_one_line(
+    processor: Any, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor(OLD, False)
+    monkeypatch.setattr(tiles, "HAS_FMA", False)
     with pytest.raises(ConfigError, match=rf"^`inference.precision` is {precision}, .* Use auto, .* float32\.$"):
         resolve_inference_precision(precision, CPU)
 
