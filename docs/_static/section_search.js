@@ -20,11 +20,12 @@
     if (!stems.has(word)) stems.set(word, stemmer.stemWord(word));
     return stems.get(word);
   };
-  // `train.warmup_steps` is found by its whole name, and by each of its words.
+  // `train.warmup_steps` is found by its whole name, without its table, and by each of its words.
   const wordsOf = (text) =>
     (text.toLowerCase().match(/[\p{L}\p{N}]+(?:[_.'’-][\p{L}\p{N}]+)*/gu) || []).flatMap((word) => {
       const parts = word.split(/[_.'’-]/).filter((part) => part.length > 1 || /\d/.test(part));
-      return parts.length > 1 ? [word, ...parts.map(stem)] : [stem(word)];
+      const names = word.split(".").filter((name) => name !== word && name.includes("_"));
+      return parts.length > 1 ? [word, ...names, ...parts.map(stem)] : [stem(word)];
     });
 
   const index = (pages) => {
