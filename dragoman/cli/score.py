@@ -3,11 +3,11 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
 from dragoman.cli.models import add_model_flags, check_search_flags, model_request
-from dragoman.config import SETTINGS
+from dragoman.config import SETTINGS, WITHOUT_SAMPLING
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.records import PairScore
 from dragoman.text.corpus.splitting import chunks
@@ -18,6 +18,9 @@ from dragoman.workflows.progress import TerminalProgress
 _PAIRS_AT_ONCE = 4096
 _SEARCH = tuple(key for key in SETTINGS if key.startswith("inference.") and key != "inference.precision")
 
+# A model that samples needs torch to translate, but not to score.
+_NO_SAMPLES = {f"inference.{name}": str(value).lower() for name, value in {**WITHOUT_SAMPLING, "n_best": 1}.items()}
+
 
 def run(arguments: Sequence[str]) -> int:
     """Print a line for each pair. Returns the exit code."""
@@ -25,7 +28,8 @@ def run(arguments: Sequence[str]) -> int:
     check_search_flags(options)
     texts = read_test(options.src, options.tgt, layout_from(options))
     announce_compiling()
-    model = load_model(model_request(options.model, options), TerminalProgress())
+    request = model_request(options.model, options)
+    model = load_model(replace(request, overrides=_NO_SAMPLES | dict(request.overrides)), TerminalProgress())
     write = _json_line if options.json else _line
     for pairs in chunks(zip(texts.sources, texts.references, strict=True), _PAIRS_AT_ONCE):
         sources, targets = zip(*pairs, strict=True)

@@ -122,6 +122,14 @@ def test_commands_give_the_same_without_torch(files: Files, environment: dict[st
         assert one[1]
 
 
+def test_a_model_that_samples_is_scored_without_torch(
+    files: Files, sampling_folder: Path, environment: dict[str, str]
+) -> None:
+    command = ["score", str(sampling_folder), "--src", str(files.src), "--tgt", str(files.ref)]
+    [(code, out, said)], _ = run_in_process([command], environment)
+    assert (code, len(out.splitlines())) == (0, len(LINES)), said
+
+
 def test_torch_is_not_imported_to_translate(files: Files) -> None:
     from dragoman.devices import choice
 
