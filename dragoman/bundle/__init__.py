@@ -4,7 +4,7 @@
 |---|---|---|
 | config.toml | all settings, defaults included | `dragoman.config` |
 | tokenizer.json | the joint tokenizer; if not joint, src.tokenizer.json and tgt.tokenizer.json | `text/tokenization` |
-| model.safetensors | every distinct parameter as float32 | `weights`, checked against `parameters` |
+| model.safetensors | every distinct parameter; float32, or integers with scales | `weights`, `parameters` |
 | card.json, card.md | data, scores and size, for programs and for people | `card` |
 | manifest.json | size and SHA-256 of each file, format, versions | `dragoman.files` |
 

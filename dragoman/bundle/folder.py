@@ -24,7 +24,7 @@ from typing import Any
 
 from dragoman.bundle.card import Card, read_card
 from dragoman.bundle.parameters import parameter_shapes
-from dragoman.bundle.weights import WEIGHTS, Arrays, check_file_size, parse_weights, write_tensors
+from dragoman.bundle.weights import WEIGHTS, Arrays, check_file_size, parse_weights, stored_precision, write_tensors
 from dragoman.config import Config, config_from_dict, dump_config
 from dragoman.config.fields import quote_value
 from dragoman.config.toml import parse_toml, toml_bytes
@@ -35,6 +35,8 @@ from dragoman.version import __version__
 
 FORMAT = 1
 """Version of the layout of a model folder. Raise it when earlier versions cannot read what this one writes."""
+QUANTIZED_FORMAT = 2
+"""Version of the layout of a model whose matrices are integers."""
 # tests/data/models has a folder of each format, which later versions must read.
 _CONFIG = "config.toml"
 _MAX_BYTES = 64 << 20
@@ -81,7 +83,8 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
 
     Raises ResourceError if the disk is full.
     """
-    with write_folder(folder, manifest_facts()) as temporary:
+    version = FORMAT if stored_precision(bundle.arrays) == "float32" else QUANTIZED_FORMAT
+    with write_folder(folder, {**manifest_facts(), "format": version}) as temporary:
         write_bundle_files(bundle, temporary)
 
 
@@ -145,9 +148,10 @@ def load_bundle(folder: Path) -> Bundle:
         If the format is another one, or a file is missing, damaged, or does not fit the others. The message names it.
     """
     checked = VerifiedFolder(folder, {WEIGHTS}, _MAX_BYTES)
-    if (found := checked.manifest.get("format")) != FORMAT:
+    if (found := checked.manifest.get("format")) not in (FORMAT, QUANTIZED_FORMAT):
         raise ModelError(
-            f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT}. "
+            f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT} and "
+            f"{QUANTIZED_FORMAT}. "
             "Update Dragoman, or copy or download the model again."
         )
     path = folder / WEIGHTS

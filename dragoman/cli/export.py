@@ -1,4 +1,4 @@
-"""``dragoman export MODEL --to ctranslate2|marian``: write a model in the format of another toolkit."""
+"""``dragoman export MODEL --to int8|ctranslate2|marian``: write a small model, or one for another toolkit."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,12 @@ def run(arguments: Sequence[str]) -> int:
 
 def build_parser() -> ArgumentParser:
     """The parser of ``dragoman export``."""
-    parser = ArgumentParser("export", "dragoman export run --to ctranslate2 --quantization int8")
+    parser = ArgumentParser(
+        "export", "dragoman export run --to int8", "dragoman export run --to ctranslate2 --quantization int8"
+    )
     parser.add_argument("model", metavar="MODEL", type=path_name, help="Model folder or run")
-    text = "Format to write; marian is the format of Hugging Face"
-    parser.add_choice("--to", ("ctranslate2", "marian"), text, required=True)
+    text = "Format to write; int8: a smaller model folder; marian: the format of Hugging Face"
+    parser.add_choice("--to", ("int8", "ctranslate2", "marian"), text, required=True)
     parser.add_flag("--out", "FOLDER", "Folder to write [default: MODEL-FORMAT]", path_name)
     text = "Number format of the weights, for ctranslate2 [default: float32]"
     parser.add_choice("--quantization", ("float32", "float16", "int8"), text, "float32")

@@ -45,7 +45,7 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
     },
     "Exchange": {
         "import": "Convert a Marian (OPUS-MT) model into a model folder",
-        "export": "Convert a model for CTranslate2 or Hugging Face Marian",
+        "export": "Convert a model to int8, or for CTranslate2 or Hugging Face Marian",
     },
 }
 """The verbs by purpose, with what each does.

@@ -131,9 +131,10 @@ class Aligner:
 
     def _compiled_weights(self, pairs: Sequence[_Pair]) -> list[npt.NDArray[np.float32]] | None:
         """The weights of all pairs in machine code, on all threads. None if it does not support the models."""
-        if reason_for_torch(self._models, "float32", InferenceSettings(beam_size=1)):
+        precision = self._models[0].stored_precision
+        if reason_for_torch(self._models, precision, InferenceSettings(beam_size=1)):
             return None
-        weights = convert_once(self._models[0], "float32").now()
+        weights = convert_once(self._models[0], precision).now()
         if not weights.is_finite:
             return None
         layer = alignment_layer(weights.num_layers) if self._layer is None else self._layer

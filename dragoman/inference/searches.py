@@ -166,9 +166,12 @@ class TransformerSearch:
 
 
 def check_search(models: Sequence[LazyTransformer], settings: InferenceSettings) -> None:
-    """Raise ConfigError or MissingExtraError now if this machine cannot search with the settings."""
-    if reason := reason_for_torch(models, resolve_inference_precision(settings.precision, models[0].device), settings):
+    """Raise now if this machine cannot search with the settings: ConfigError, MissingExtraError or ModelError."""
+    precision = resolve_inference_precision(settings.precision, models[0].device)
+    if reason := reason_for_torch(models, precision, settings):
         require_torch(reason)
+    for model in models:
+        model.check_precision(precision)
 
 
 def reason_for_torch(models: Sequence[LazyTransformer], precision: str, settings: InferenceSettings) -> str:

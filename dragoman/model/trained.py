@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
-from dragoman.bundle.weights import Arrays
+from dragoman.bundle.weights import Arrays, check_stored_precision, stored_precision
 from dragoman.config import Config, ModelSettings
 from dragoman.devices.choice import choose_device
-from dragoman.errors import require_torch
+from dragoman.errors import ModelError, require_torch
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -73,6 +73,16 @@ class LazyTransformer:
         return self._built is None or str(self._built.projection.weight.dtype) == "torch.float32"
 
     @property
+    def stored_precision(self) -> str:
+        """The precision of the matrices: "float32", or "int8" or "int16" of a quantized model."""
+        return stored_precision(self._arrays) if self._built is None else "float32"
+
+    def check_precision(self, precision: str) -> None:
+        """Raise ModelError if the model is quantized in another precision."""
+        if self._built is None:
+            check_stored_precision(self._arrays, precision)
+
+    @property
     def arrays(self) -> Arrays:
         """The current weights by name, as in `bundle.parameters`. On a CPU they share the memory of the model."""
         if arrays := self._arrays:
@@ -93,6 +103,7 @@ class LazyTransformer:
         with self._lock:
             if self._built is None:
                 require_torch("this use of a model")
+                self._check_float32()
                 import torch
 
                 from dragoman.model.transformer import Transformer
@@ -101,6 +112,13 @@ class LazyTransformer:
                 self._set(model.to(torch.device(self._device)).eval())
             assert self._built is not None
             return self._built
+
+    def _check_float32(self) -> None:
+        if (stored := self.stored_precision) != "float32":
+            raise ModelError(
+                f"the model's weights are stored in {stored}, which only beam search on a CPU can use. "
+                "Use the model that they were made from."
+            )
 
     def _set(self, model: "Transformer") -> None:
         self._parameters = list(model.parameters())

@@ -1,10 +1,10 @@
 """Convert models from and to the formats of other toolkits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, load_bundle, save_bundle
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import check_new_folder, sibling_path
 from dragoman.workflows.models import find_folder, require_model
@@ -68,23 +68,23 @@ def _find_marian(model: str, progress: Progress) -> Path:
 
 def export_model(
     model: str | Path,
-    to: Literal["ctranslate2", "marian"],
+    to: Literal["int8", "ctranslate2", "marian"],
     out: Path | None = None,
     quantization: "Quantization" = "float32",
     progress: Progress = QUIET,
 ) -> Path:
-    """Write a model for CTranslate2, or in the Hugging Face format of Marian.
+    """Write a model with int8 weights, for CTranslate2, or in the Hugging Face format of Marian.
 
     Parameters
     ----------
     model
         A model folder or a run.
     to
-        The format.
+        The format. "int8" is a model folder whose matrices are stored as integers.
     out
-        The folder to write. By default, the path of the model with ``-ctranslate2`` or ``-marian`` after it.
+        The folder to write. By default, the path of the model with ``-`` and the format after it.
     quantization
-        The number format of the weights. Marian models have float32.
+        The number format of the weights for CTranslate2.
     progress
         Receives notes about the model folder and the exported model.
 
@@ -100,11 +100,14 @@ def export_model(
     ModelError
         If `out` exists, or if the model is missing, damaged, or cannot be written in this format.
     """
-    if to == "marian" and quantization != "float32":
-        raise ConfigError(f"`--quantization` must be float32 for marian, but is {quantization}. Leave it out.")
+    if to != "ctranslate2" and quantization != "float32":
+        raise ConfigError(f"`--quantization` is for ctranslate2, but `--to` is {to}. Leave it out.")
     folder = out or sibling_path(Path(model), f"-{to}")
     check_new_folder(folder)
     require_model(model)
+    if to == "int8":
+        _quantize(find_folder(model, progress), folder)
+        return folder
     from dragoman.exchange.ctranslate2_export import export_ctranslate2  # torch: after the arguments are checked
     from dragoman.exchange.marian_export import export_marian
     from dragoman.model.trained import TrainedModel
@@ -116,3 +119,13 @@ def export_model(
     else:
         progress.note(f"{quantization}: {export_ctranslate2(trained, folder, quantization)}")
     return folder
+
+
+def _quantize(model: Path, folder: Path) -> None:
+    """Write a model folder with int8 matrices, which translates as the model does with int8. It needs no torch."""
+    from dragoman.inference.compiled.quantized import quantized_arrays
+
+    bundle = load_bundle(model)
+    arrays = quantized_arrays(bundle.config.model, bundle.arrays, "int8")
+    config = replace(bundle.config, inference=replace(bundle.config.inference, precision="int8"))
+    save_bundle(replace(bundle, arrays=arrays, config=config), folder)

@@ -26,6 +26,31 @@ def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.Ca
     assert run_command(["summary", str(model)]) == 0
 
 
+def test_an_int8_model_translates_as_the_model_does_in_int8(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("numba", reason="int8 on a CPU needs numba")
+    small = str(tmp_path / "small")
+    assert run_command(["export", str(model_folder), "--to", "int8", "--out", small]) == 0
+    weights = "model.safetensors"
+    assert (tmp_path / "small" / weights).stat().st_size < 0.8 * (model_folder / weights).stat().st_size
+    capsys.readouterr()
+    outputs = []
+    for model, flags in ((str(model_folder), ["--inference.precision", "int8"]), (small, [])):
+        text = ["--text", "one two {name} three", "--format", "jsonl"]
+        assert run_command(["translate", model, *text, *flags]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    for wrong in (
+        ["translate", small, "--text", "one", "--inference.precision", "float32"],
+        ["inspect", small, "one", "--out", str(tmp_path / "page.html")],
+        ["export", small, "--to", "ctranslate2"],
+    ):
+        assert run_command(wrong) == 2
+        err = capsys.readouterr().err
+        assert "the model's weights are stored in int8" in err.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -33,11 +58,11 @@ def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.Ca
         (["import", "."], ["config.json is missing"]),
         (["import"], ["MODEL is missing"]),
         (["export", "MODEL"], ["`--to` is missing"]),
-        (["export", "MODEL", "--to", "onnx"], ["`--to` must be one of ctranslate2, marian"]),
+        (["export", "MODEL", "--to", "onnx"], ["`--to` must be one of int8, ctranslate2, marian"]),
         (["export", "MODEL", "--to", "ctranslate2", "--quantization", "int4"], ["`--quantization` must be one of"]),
         (
             ["export", "MODEL", "--to", "marian", "--quantization", "int8"],
-            ["`--quantization` must be float32 for marian"],
+            ["`--quantization` is for ctranslate2"],
         ),
         (["export", "MODEL", "--to", "marian"], ["tokenizer of kind byte_bpe", "ctranslate2"]),
         (["export", "nothing", "--to", "marian"], ["nothing does not exist"]),

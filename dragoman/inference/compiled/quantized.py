@@ -6,23 +6,19 @@ of attention scores and logits, because the search computes powers of 2 instead 
 
 import math
 import re
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.bundle.weights import Arrays
+from dragoman.bundle.weights import INTEGERS, SCALE, Arrays, check_stored_precision
 from dragoman.config import ModelSettings
-from dragoman.errors import ModelError
 from dragoman.inference.compiled.layout import Floats
 from dragoman.inference.weight_scales import attention_scales, quantize_rows
 from dragoman.kernels.tiles import largest_integer
 
 _LOG2_E = math.log2(math.e)
-_INTEGERS: dict[str, Any] = {"int8": np.int8, "int16": np.int16}
 _QUANTIZED = re.compile(r"(.*\.(?:in_|out\.|inner\.|outer\.)|projection\.)weight")
-_SCALE = "_scale"
 
 
 class Product(NamedTuple):
@@ -63,24 +59,8 @@ def quantized_arrays(settings: ModelSettings, arrays: Arrays, precision: str) ->
     for name in arrays:
         if matched := _QUANTIZED.fullmatch(name):
             product = make_product(settings, arrays, matched[1], precision)
-            found[name], found[name + _SCALE] = product.weight, product.scale
+            found[name], found[name + SCALE] = product.weight, product.scale
     return found
-
-
-def stored_precision(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """The precision that arrays are stored in: "int8" or "int16" for those of `quantized_arrays`, else "float32"."""
-    types = {array.dtype for array in arrays.values()}
-    return next((precision for precision, kind in _INTEGERS.items() if np.dtype(kind) in types), "float32")
-
-
-def check_stored_precision(arrays: Mapping[str, NDArray[Any]], precision: str) -> None:
-    """Raise ModelError if arrays are quantized, but not in `precision`."""
-    stored = stored_precision(arrays)
-    if stored not in ("float32", precision):
-        raise ModelError(
-            f"the model's weights are stored in {stored}, so `inference.precision` must be {stored}, but is "
-            f"{precision}. Use {stored}, or the model that they were made from."
-        )
 
 
 def make_product(settings: ModelSettings, arrays: Arrays, name: str, precision: str) -> Product:
@@ -90,7 +70,7 @@ def make_product(settings: ModelSettings, arrays: Arrays, name: str, precision: 
     the vocabulary. The factors of a stored integer weight are in its scale.
     """
     weight, factors = _weight(arrays, name), _factors(settings, name)
-    bias, scale = arrays.get(f"{name}bias"), arrays.get(f"{name}weight{_SCALE}")
+    bias, scale = arrays.get(f"{name}bias"), arrays.get(f"{name}weight{SCALE}")
     if scale is None:
         weight = weight if factors is None else weight * factors[:, None]
         weight, scale = quantize_weight(weight, precision)
@@ -106,7 +86,7 @@ def quantize_weight(weight: Floats, precision: str) -> tuple[NDArray[Any], Float
     if precision == "float32":
         return weight, np.ones(len(weight), np.float32)
     integers, scale = quantize_rows(weight, largest_integer(precision, weight.shape[1]))
-    return integers.astype(_INTEGERS[precision]), scale
+    return integers.astype(INTEGERS[precision]), scale
 
 
 def _weight(arrays: Arrays, name: str) -> Floats:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.bundle.weights import Arrays
+from dragoman.bundle.weights import Arrays, check_stored_precision
 from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.inference.compiled.positions import KnownPositions, PositionTable, position_tables
-from dragoman.inference.compiled.quantized import Product, check_stored_precision, make_product, quantize_weight
+from dragoman.inference.compiled.quantized import Product, make_product, quantize_weight
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
     HAS_FMA,

@@ -10,9 +10,9 @@ from safetensors.numpy import load_file
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
-from dragoman.bundle.weights import write_tensors
+from dragoman.bundle.weights import stored_precision, write_tensors
 from dragoman.errors import ModelError
-from dragoman.inference.compiled.quantized import make_product, quantized_arrays, stored_precision
+from dragoman.inference.compiled.quantized import make_product, quantized_arrays
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.model.parameters import arrays_of
 from tests.contract.random_models import KINDS, random_transformer
