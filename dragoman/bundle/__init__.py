@@ -14,11 +14,12 @@ imports torch: `model/trained.py` makes tensors of a `Bundle`, and `inference/co
 
 from dragoman.bundle.card import Card
 from dragoman.bundle.folder import Bundle, load_bundle, replace_card, save_bundle, write_bundle_files
-from dragoman.bundle.location import resolve_model_folder
+from dragoman.bundle.location import is_built_in, resolve_model_folder
 
 __all__ = [
     "Bundle",
     "Card",
+    "is_built_in",
     "load_bundle",
     "replace_card",
     "resolve_model_folder",

@@ -16,6 +16,7 @@ from dragoman.errors import ModelError
 from dragoman.files import MANIFEST
 
 CTRANSLATE2_WEIGHTS = "model.bin"
+_BUILT_IN = {"demo": Path(__file__).parents[1] / "demo" / "model"}
 # What a run offers as its model, in order of preference. Averaged weights are only kept if they are not worse.
 POINTERS = ("averaged", "best")
 _HUGGING_FACE_CONFIG = "config.json"
@@ -29,13 +30,16 @@ def resolve_model_folder(path: Path) -> Path:
     Parameters
     ----------
     path
-        A model folder, a run, or a pointer file in a run.
+        A model folder, a run, or a pointer file in a run. ``demo`` is the model that comes with Dragoman, unless the
+        working directory has a ``demo`` of its own.
 
     Raises
     ------
     ModelError
         If there is no model. The message tells what `path` is instead, and what to do.
     """
+    if is_built_in(path):
+        return _BUILT_IN[str(path)]
     if not path.exists():
         raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.")
     if path.is_file():
@@ -61,6 +65,11 @@ def resolve_model_folder(path: Path) -> Path:
     raise ModelError(
         f"{path} is neither a model folder (it has no {MANIFEST}) nor a run. Name a folder that `dragoman train` wrote."
     )
+
+
+def is_built_in(path: str | Path) -> bool:
+    """Whether a path names a model that comes with Dragoman."""
+    return str(path) in _BUILT_IN and not Path(path).exists()
 
 
 def _followed(pointer: Path) -> Path:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.bundle import is_built_in, resolve_model_folder
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import Comparison, compare_outputs
@@ -122,16 +123,14 @@ def _read_translations(request: ComparisonRequest, num_sources: int) -> list[_Ou
             written.append(None)
             continue
         path = Path(system)
+        if path.is_dir() or is_built_in(path):
+            resolve_model_folder(path)
+            written.append(None)
+            continue
         if not path.exists():
             raise DataError(
                 f"{path} does not exist. Name a model folder, a run, or a file with one translation per line."
             )
-        if path.is_dir():
-            from dragoman.bundle import resolve_model_folder
-
-            resolve_model_folder(path)
-            written.append(None)
-            continue
         outputs, _ = read_side(path, 1, request.layout)
         if len(outputs) != num_sources:
             raise DataError(

@@ -77,7 +77,11 @@ class LoadedModel:
 
 def require_model(path: str | Path, hint: str = "") -> None:
     """Raise ModelError if a path does not exist, without slow imports. `hint` is appended to the error."""
-    if not os.path.exists(path):
+    if os.path.exists(path):
+        return
+    from dragoman.bundle import is_built_in
+
+    if not is_built_in(path):
         raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.{hint}")
 
 

@@ -167,7 +167,9 @@ def load(model: PathName | Run, *models: PathName | Run, device: str = "auto") -
 def _folder_of(model: PathName | Run) -> Path:
     """The folder of a model. A model of the hub is imported first. Raises ModelError."""
     path = check_path("model", model, ", a run, or a model of the hub as owner/name")
-    if path.exists() or isinstance(model, Run):
+    from dragoman.bundle import is_built_in
+
+    if path.exists() or isinstance(model, Run) or is_built_in(path):
         return path
     from dragoman.exchange.hub import is_hub_name
     from dragoman.workflows.exchange import import_model
