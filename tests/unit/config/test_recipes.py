@@ -60,7 +60,8 @@ def test_the_table_in_the_documentation_is_current() -> None:
 
 def test_the_documentation_names_every_configuration() -> None:
     root = Path(__file__).parents[3]
-    text = (root / "docs" / "how-to" / "choose-settings.md").read_text(encoding="utf-8")
+    pages = (root / "docs" / "how-to" / name for name in ("choose-settings.md", "low-resource.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert [path.name for path in (root / "configs").glob("*.toml") if f"(../../configs/{path.name})" not in text] == []
 
 
