@@ -67,7 +67,7 @@ class Bundle:
     """The beginning of the manifest's hash of the folder that was read, else ""."""
 
 
-def manifest_facts() -> dict[str, Any]:
+def manifest_facts(version: int = FORMAT) -> dict[str, Any]:
     """The facts that a manifest records besides its files: format and versions.
 
     The version of torch is that of the installed package. It is left out where only translating is installed.
@@ -75,7 +75,7 @@ def manifest_facts() -> dict[str, Any]:
     versions = {"dragoman": __version__}
     with suppress(PackageNotFoundError):
         versions["torch"] = installed_version("torch")
-    return {"format": FORMAT, "versions": versions}
+    return {"format": version, "versions": versions}
 
 
 def save_bundle(bundle: Bundle, folder: Path) -> None:
@@ -84,7 +84,7 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
     Raises ResourceError if the disk is full.
     """
     version = FORMAT if stored_precision(bundle.arrays) == "float32" else QUANTIZED_FORMAT
-    with write_folder(folder, {**manifest_facts(), "format": version}) as temporary:
+    with write_folder(folder, manifest_facts(version)) as temporary:
         write_bundle_files(bundle, temporary)
 
 

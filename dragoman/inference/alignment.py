@@ -16,7 +16,7 @@ from dragoman.config import InferenceSettings
 from dragoman.errors import require_torch
 from dragoman.inference.scoring import force_in_threads
 from dragoman.inference.searches import convert_once, reason_for_torch
-from dragoman.inference.segments import AnsweredText, SearchedText
+from dragoman.inference.segments import AnsweredText, IdPair, SearchedText, pair_batches
 from dragoman.model.trained import AnyTransformer, LazyTransformer
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from jaxtyping import Float
     from torch import Tensor
 
-_Pair = tuple[Sequence[int], Sequence[int]]
 _Weights = TypeVar("_Weights", npt.NDArray[np.float32], "Tensor")
 Reading = Literal["prediction", "next"]
 Links = tuple[tuple[int, int], ...]
@@ -78,25 +77,27 @@ class Aligner:
         self._models = [LazyTransformer.of(model) for model in models]
         self._tokenizers, self._reading, self._layer = tokenizers, reading, layer
 
-    def links(self, pairs: Sequence[_Pair]) -> list[Links]:
+    def links(self, pairs: Sequence[IdPair]) -> list[Links]:
         """The source token of each target token, for every pair of source and target ids without control ids."""
         return [
             tuple((src, tgt) for tgt, src in enumerate(weights.argmax(1).tolist())) if all(pair) else ()
             for pair, weights in zip(pairs, self.weights(pairs), strict=True)
         ]
 
-    def weights(self, pairs: Sequence[_Pair]) -> list[npt.NDArray[np.float32]]:
+    def weights(self, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]]:
         """Attention from target tokens (rows) to source tokens (columns) of every pair."""
         if (found := self._compiled_weights(pairs)) is not None:
             return found
         sums = [np.zeros((len(tgt), len(src)), np.float32) for src, tgt in pairs]
-        for batch in _batches(pairs):
+        full = [place for place, pair in enumerate(pairs) if all(pair)]
+        for batch in pair_batches([pairs[place] for place in full], _TOKENS_AT_ONCE):
+            places = [full[one] for one in batch]
             for model in self._models:
-                for place, own in zip(batch, self._weights(model, [pairs[one] for one in batch]), strict=True):
+                for place, own in zip(places, self._weights(model, [pairs[each] for each in places]), strict=True):
                     sums[place] += own
         return sums
 
-    def word_links(self, pairs: Sequence[_Pair]) -> list[Links]:
+    def word_links(self, pairs: Sequence[IdPair]) -> list[Links]:
         """Links between words, as `str.split` separates them."""
         src_tokens, tgt_tokens = self._tokenizers.src.tokens, self._tokenizers.tgt.tokens
         return [
@@ -129,7 +130,7 @@ class Aligner:
         joined = {(i + src, j + tgt) for src, tgt in offsets for i, j in next(links)}
         return tuple(sorted(joined, key=_by_target))
 
-    def _compiled_weights(self, pairs: Sequence[_Pair]) -> list[npt.NDArray[np.float32]] | None:
+    def _compiled_weights(self, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]] | None:
         """The weights of all pairs in machine code, on all threads. None if it does not support the models."""
         precision = self._models[0].stored_precision
         if reason_for_torch(self._models, precision, InferenceSettings(beam_size=1)):
@@ -144,7 +145,7 @@ class Aligner:
             for one, (src, tgt) in zip(passes, pairs, strict=True)
         ]
 
-    def _weights(self, model: LazyTransformer, pairs: Sequence[_Pair]) -> list[npt.NDArray[np.float32]]:
+    def _weights(self, model: LazyTransformer, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]]:
         """The weights of one batch by one model."""
         require_torch("the attention of a model")
         import torch
@@ -162,19 +163,6 @@ class Aligner:
                 attention_links(cross[layer][row], len(src), len(tgt), self._reading).float().cpu().numpy()
                 for row, (src, tgt) in enumerate(pairs)
             ]
-
-
-def _batches(pairs: Sequence[_Pair]) -> list[list[int]]:
-    """Batches of pairs of similar length, as indices. Pairs without tokens on one side are left out."""
-    batches: list[list[int]] = []
-    longest = 0
-    for place in sorted(range(len(pairs)), key=lambda place: max(map(len, pairs[place]))):
-        longest = max(map(len, pairs[place]))
-        if all(pairs[place]):
-            if not batches or (len(batches[-1]) + 1) * longest > _TOKENS_AT_ONCE:
-                batches.append([])
-            batches[-1].append(place)
-    return batches
 
 
 def _between_words(links: Links, src: Sequence[tuple[int, ...]], tgt: Sequence[tuple[int, ...]]) -> Links:

@@ -10,6 +10,7 @@ from dragoman.config import InferenceSettings
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import require_torch
 from dragoman.inference.searches import convert_once, reason_for_torch
+from dragoman.inference.segments import IdPair, pair_batches
 from dragoman.inference.workers import map_in_threads, num_search_threads
 from dragoman.model.trained import LazyTransformer
 
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
     from dragoman.inference.compiled.weights import CompiledWeights
     from dragoman.model.transformer import Transformer
 
-_Pair = tuple[Sequence[int], Sequence[int]]
-_PAIRS_AT_ONCE = 32
+_TOKENS_AT_ONCE = 1024
 
 
 def score_pairs(
-    models: Sequence[LazyTransformer], pairs: Sequence[_Pair], settings: InferenceSettings
+    models: Sequence[LazyTransformer], pairs: Sequence[IdPair], settings: InferenceSettings
 ) -> list[list[float]]:
     """Log-probability of every target token and eos of each pair of ids. Several models average their probabilities."""
     precision = resolve_inference_precision(settings.precision, models[0].device)
@@ -40,7 +40,7 @@ def score_pairs(
     return _score_with_torch(models, pairs)
 
 
-def force_in_threads(weights: "CompiledWeights", pairs: Sequence[_Pair], **options: Any) -> "list[ForcedPass]":
+def force_in_threads(weights: "CompiledWeights", pairs: Sequence[IdPair], **options: Any) -> "list[ForcedPass]":
     """`force_targets` on all threads. `options` are its keywords."""
     from dragoman.inference.compiled.forced import force_targets
 
@@ -50,15 +50,13 @@ def force_in_threads(weights: "CompiledWeights", pairs: Sequence[_Pair], **optio
     return [next(found[place % workers]) for place in range(len(pairs))]
 
 
-def _score_with_torch(models: Sequence[LazyTransformer], pairs: Sequence[_Pair]) -> list[list[float]]:
+def _score_with_torch(models: Sequence[LazyTransformer], pairs: Sequence[IdPair]) -> list[list[float]]:
     import torch
 
     from dragoman.data.batch import Batch
 
     found: list[list[float]] = [[] for _ in pairs]
-    order = sorted(range(len(pairs)), key=lambda place: max(map(len, pairs[place])))
-    for start in range(0, len(order), _PAIRS_AT_ONCE):
-        places = order[start : start + _PAIRS_AT_ONCE]
+    for places in pair_batches(pairs, _TOKENS_AT_ONCE):
         batch = Batch.from_ids(*([pairs[place][side] for place in places] for side in (0, 1)))
         scores = [score_tokens(model.build(), batch.to(model.device)).cpu() for model in models]
         mean = torch.logsumexp(torch.stack(scores), 0) - math.log(len(scores)) if len(scores) > 1 else scores[0]

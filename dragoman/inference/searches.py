@@ -78,7 +78,7 @@ def compiled_weights(model: AnyTransformer, precision: str) -> "CompiledWeights"
     from dragoman.inference.compiled.weights import CompiledWeights
 
     lazy = LazyTransformer.of(model)
-    return CompiledWeights(lazy.settings, lazy.arrays, None, precision)
+    return CompiledWeights(lazy.settings, lazy.arrays, precision)
 
 
 def convert_once(model: LazyTransformer, precision: str) -> "Converted[CompiledWeights]":

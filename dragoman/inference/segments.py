@@ -51,6 +51,9 @@ class Source:
         return len(self.ids) + 1
 
 
+IdPair = tuple[Sequence[int], Sequence[int]]
+"""Source ids and target ids of one pair, both without control ids."""
+
 Search = Callable[[Sequence[Source], InferenceSettings], list[list[Hypothesis]]]
 """Function that finds the hypotheses of every source, best first. A source without ids has none."""
 
@@ -175,6 +178,21 @@ def token_batches(
     batch: list[int] = []
     for place in ordered:
         if batch and (len(batch) + 1) * sources[batch[0]].length * rows_per_sentence > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def pair_batches(pairs: Sequence[IdPair], max_tokens: int) -> Iterator[list[int]]:
+    """Yield batches of pairs of similar length, as indices, shortest first.
+
+    Rows times the tokens of the longest side are at most `max_tokens`. A pair that exceeds it alone gets its own batch.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(pairs)), key=lambda place: max(map(len, pairs[place]))):
+        if batch and (len(batch) + 1) * max(map(len, pairs[place])) > max_tokens:
             yield batch
             batch = []
         batch.append(place)

@@ -75,12 +75,11 @@ class LazyTransformer:
     @property
     def stored_precision(self) -> str:
         """The precision of the matrices: "float32", or "int8" or "int16" of a quantized model."""
-        return stored_precision(self._arrays) if self._built is None else "float32"
+        return stored_precision(self._arrays)  # without arrays, the weights are those of a `Transformer`: float32
 
     def check_precision(self, precision: str) -> None:
         """Raise ModelError if the model is quantized in another precision."""
-        if self._built is None:
-            check_stored_precision(self._arrays, precision)
+        check_stored_precision(self._arrays, precision)
 
     @property
     def arrays(self) -> Arrays:

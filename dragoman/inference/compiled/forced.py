@@ -36,13 +36,11 @@ from dragoman.inference.compiled.layout import (
 )
 from dragoman.inference.compiled.memory import allocate_rows, allocate_search
 from dragoman.inference.compiled.weights import CompiledWeights
+from dragoman.inference.segments import IdPair, pair_batches
 from dragoman.kernels.jit import jit_without_nan
 from dragoman.kernels.matrix_products import keep, weighted_sum
 from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
-
-IdPair = tuple[Sequence[int], Sequence[int]]
-"""Source ids and target ids of one pair, both without control ids. A side may be empty."""
 
 _TOKENS_AT_ONCE = 1024
 """Padded tokens of a side in one batch. More do not make a pass faster, and take more memory."""
@@ -91,7 +89,7 @@ def force_targets(
     weights
         The weights, which must be finite (`is_finite`).
     pairs
-        Source and target ids without control ids.
+        Source and target ids without control ids. A side may be empty.
     layer
         The decoder layer, from 0, whose cross-attention is returned. None: no attention.
     num_alternatives
@@ -112,23 +110,11 @@ def force_targets(
     if layer is not None and not 0 <= layer < weights.num_layers:
         raise ValueError(f"`layer` must be from 0 to {weights.num_layers - 1}, but is {layer}")
     found: dict[int, ForcedPass] = {}
-    for batch in _batches(pairs):
+    for batch in pair_batches(pairs, _TOKENS_AT_ONCE):
         passes = _Batch(weights, [pairs[place] for place in batch], layer)
         results = passes.score(num_alternatives) if with_log_probs else passes.leave_unscored()
         found.update(zip(batch, results, strict=True))
     return [found[place] for place in range(len(pairs))]
-
-
-def _batches(pairs: Sequence[IdPair]) -> Iterator[list[int]]:
-    """Batches of pairs of similar length, as indices."""
-    batch: list[int] = []
-    for place in sorted(range(len(pairs)), key=lambda place: max(map(len, pairs[place]))):
-        if batch and (len(batch) + 1) * (max(map(len, pairs[place])) + 1) > _TOKENS_AT_ONCE:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
 
 
 class _Batch:

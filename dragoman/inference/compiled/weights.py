@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dragoman.bundle.weights import Arrays, check_stored_precision
 from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
-from dragoman.inference.compiled.positions import KnownPositions, PositionTable, position_tables
+from dragoman.inference.compiled.positions import KnownPositions, position_tables
 from dragoman.inference.compiled.quantized import Product, make_product, quantize_weight
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
@@ -45,8 +45,6 @@ class CompiledWeights:
         The model's settings.
     arrays
         The model's parameters by name, as in `bundle.parameters.parameter_shapes` or from `quantized_arrays`.
-    tables
-        The position tables of source and target. None: those of `positions.position_tables`.
     precision
         Of matrix products: "float32", "int16" or "int8". `unsupported_reason` must be "" for it.
 
@@ -60,7 +58,6 @@ class CompiledWeights:
         self,
         settings: ModelSettings,
         arrays: Arrays,
-        tables: tuple[PositionTable, PositionTable] | None,
         precision: str,
     ) -> None:
         check_stored_precision(arrays, precision)
@@ -73,9 +70,7 @@ class CompiledWeights:
         self.vocab_sizes = len(src), len(tgt)
         self.is_finite = all(bool(np.isfinite(array).all()) for array in arrays.values())
         limit = settings.max_positions if settings.positions == "learned" else None
-        self._positions = [
-            KnownPositions(table, self.width, limit) for table in tables or position_tables(settings, arrays)
-        ]
+        self._positions = [KnownPositions(table, self.width, limit) for table in position_tables(settings, arrays)]
         activation = _ACTIVATIONS.index(settings.activation)
         self.shape = Shape(settings.num_heads, settings.norm_first, activation, _LAYER_NORM_EPSILON)
         with np.errstate(invalid="ignore", over="ignore"):  # callers check `is_finite` before they search

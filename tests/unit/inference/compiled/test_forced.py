@@ -15,12 +15,12 @@ from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
 from dragoman.inference import searches
 from dragoman.inference.alignment import Aligner
-from dragoman.inference.compiled.forced import IdPair, force_targets
+from dragoman.inference.compiled.forced import force_targets
 from dragoman.inference.compiled.positions import position_tables
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.searches import CompiledSearch, compiled_weights
-from dragoman.inference.segments import Source
+from dragoman.inference.segments import IdPair, Source
 from dragoman.model.parameters import arrays_of
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -132,7 +132,7 @@ def test_positions_equal_those_of_the_definition_to_the_last_bit(kind: str) -> N
 
 def test_tokens_beyond_the_learned_positions_are_refused() -> None:
     model = model_of("learned positions, gelu")
-    weights = CompiledWeights(model.settings, arrays_of(model), None, "float32")
+    weights = CompiledWeights(model.settings, arrays_of(model), "float32")
     assert len(force_targets(weights, [([5] * 99, [6] * 99)])[0].log_probs) == 100
     with pytest.raises(
         DataError, match=r"^`tgt_ids` must have at most 100 tokens, the learned positions .* has 101\.$"

@@ -41,7 +41,7 @@ def test_stored_integers_make_the_same_weights(kind: str, precision: str, tmp_pa
     write_tensors(quantized_arrays(settings, arrays, precision), tmp_path / "weights")
     stored = load_file(tmp_path / "weights")
     assert (stored_precision(stored), stored_precision(arrays)) == (precision, "float32")
-    loaded, expected = (CompiledWeights(settings, one, None, precision) for one in (stored, arrays))
+    loaded, expected = (CompiledWeights(settings, one, precision) for one in (stored, arrays))
     for one, other in zip(packed(loaded), packed(expected), strict=True):
         assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
     assert loaded.is_finite
@@ -68,7 +68,7 @@ def test_weights_that_are_not_finite_are_noticed_after_storing() -> None:
         model.decoder.layers[0].feed_forward.inner.weight[3, 4] = float("inf")
     with np.errstate(invalid="ignore"):
         stored = quantized_arrays(model.settings, arrays_of(model), "int8")
-    assert not CompiledWeights(model.settings, stored, None, "int8").is_finite
+    assert not CompiledWeights(model.settings, stored, "int8").is_finite
 
 
 @pytest.mark.parametrize("precision", ["float32", "int16"])
@@ -80,6 +80,6 @@ def test_another_precision_than_the_stored_one_is_refused(precision: str) -> Non
         rf"{precision}\. Use int8, or the model that they were made from\.$"
     )
     with pytest.raises(ModelError, match=error):
-        CompiledWeights(model.settings, stored, None, precision)
+        CompiledWeights(model.settings, stored, precision)
     with pytest.raises(ModelError, match=error):
         quantized_arrays(model.settings, stored, precision)
