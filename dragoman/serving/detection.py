@@ -29,12 +29,20 @@ class Detection(NamedTuple):
 class Detector:
     """Detects the served languages, and all other languages that the detection library supports.
 
-    The first instance takes half a second and 100 MB of memory.
+    Attributes
+    ----------
+    is_loaded
+        Whether the library's model is in memory.
     """
 
     def __init__(self, languages: Sequence[str]) -> None:
         self._languages = list(languages)
-        known_languages()  # loads the library's model now, or fails now
+        self.is_loaded = False
+
+    def load(self) -> None:
+        """Load the library's model: half a second and 80 MB. Raises OSError if ``TMPDIR`` has no space to unpack it."""
+        known_languages()
+        self.is_loaded = True
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
         """Detections of the served languages, or of those in `among`, the likeliest first.

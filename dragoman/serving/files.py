@@ -295,7 +295,7 @@ class FileTranslations:
         source = request.source
         if source == AUTO:
             sample = " ".join(one.text for one in document.texts[:100])
-            source = self._service.detect_for(sample, request.target).language
+            source = (await self._service.detect_for(sample, request.target)).language
         for number, model in enumerate(self._service.path(source, request.target)):
             document = await self._run_in_thread(read, text) if number else document
             job.total += len(document.texts)

@@ -60,8 +60,8 @@ class Service:
     ----------
     state
         "starting" until all models are warm, "ok", then "draining" after SIGTERM.
-    detector, detection_failed
-        The language detector. It is None before `start`, and if it failed to load.
+    detector
+        The language detector. The first request that needs it loads its model.
     batcher
         The queue in front of the models.
     refusals
@@ -79,8 +79,7 @@ class Service:
         for model in models.all:
             self.metrics.add_model(model.pair, model.fingerprint)
         self.state: Literal["starting", "ok", "draining"] = "starting"
-        self.detector: Detector | None = None
-        self.detection_failed = False
+        self.detector = Detector(models.codes)
         lanes = settings.lanes or num_search_threads(models.all[0].trained.lazy.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
@@ -102,11 +101,6 @@ class Service:
     async def start(self) -> None:
         """Warm up every model: compile its code and measure its speed before the first client connects."""
         loop = asyncio.get_running_loop()
-        try:
-            self.detector = await asyncio.to_thread(Detector, self.models.codes)
-        except OSError:  # the library unpacks its model into a temporary file
-            _log.exception("language detection is off: the detector failed to load")
-            self.detection_failed = True
         for model in self.models.all:
             key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
             await loop.run_in_executor(self._executor, key.translate, texts)
@@ -149,6 +143,8 @@ class Service:
         if self.state == "starting":
             raise Refused(503, "The server is starting. Try again later.", 5)
         texts, until = request.texts, asyncio.get_running_loop().time() + self.settings.deadline_seconds
+        if request.source == AUTO:
+            await self._load_detector()
         parsed = await _map_texts(partial(self._parse, request), texts)
         self.characters += sum(map(len, texts))
         groups: dict[str, list[int]] = defaultdict(list)
@@ -186,30 +182,41 @@ class Service:
             ]
         return answers
 
-    def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
+    async def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
         """Detections of the served languages, or of those in `among`, the likeliest first.
 
-        If the text is clearly in another language, that language comes before them. Raises Refused (400 or 503) if
-        the server has no detector.
+        If the text is clearly in another language, that language comes before them. Raises Refused (503) if the
+        detector cannot be loaded.
         """
-        if self.detection_failed:
-            raise Refused(503, "Language detection failed to start. Specify the source language. See the server's log.")
-        if self.detector is None:
-            raise Refused(400, "This server cannot detect languages. Specify the source language.")
+        await self._load_detector()
         return self.detector.detect(text, among)
 
-    def detect_for(self, text: str, target: str) -> Detection:
+    async def detect_for(self, text: str, target: str) -> Detection:
         """The likeliest language among `target` and the languages with a path to it.
 
-        Another language if the text is clearly written in that one.
+        Another language if the text is clearly written in that one. Raises Refused as `detect` does.
         """
-        return self.detect(text, [code for code in self.models.codes if self.models.path(code, target) is not None])[0]
+        return (await self.detect(text, self._sources_for(target)))[0]
+
+    def _sources_for(self, target: str) -> list[str]:
+        return [code for code in self.models.codes if self.models.path(code, target) is not None]
+
+    async def _load_detector(self) -> None:
+        if self.detector.is_loaded:
+            return
+        try:
+            await asyncio.to_thread(self.detector.load)
+        except OSError:  # the next request tries again
+            _log.exception("the language detector failed to load")
+            message = "Language detection failed to load. Specify the source language. See the server's log."
+            raise Refused(503, message) from None
 
     def _parse(self, request: TranslationRequest, text: str) -> _ParsedText:
         document = request.text_format.read(text)
         if request.source != AUTO:
             return _ParsedText(text, document, request.source)
-        detection = self.detect_for(" ".join(one.text for one in document.texts), request.target)
+        words = " ".join(one.text for one in document.texts)
+        detection = self.detector.detect(words, self._sources_for(request.target))[0]
         return _ParsedText(text, document, detection.language, detection)
 
     def path(self, source: str, target: str) -> list[ServedModel]:

@@ -69,7 +69,7 @@ async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
     texts = check_texts(service, fields.texts("q"))
     if not any(texts):
         raise Refused(400, "Invalid request: missing q parameter")
-    best, *others = service.detect("\n".join(texts))
+    best, *others = await service.detect("\n".join(texts))
     return [_detection(one) for one in (best, *(other for other in others if other.confidence >= 1.0))]
 
 

@@ -187,7 +187,8 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     text = check_texts(service, [fields.text("text") or fields.text("q")])[0]
     source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
     n_best = _n_best(service, fields)
-    source = service.detect_for(text, target).language if source == AUTO else source
+    if source == AUTO:
+        source = (await service.detect_for(text, target)).language
     path = service.models.path(source, target)
     if path is None or len(path) != 1:
         raise Refused(400, f"Invalid request: no single model translates from {source} to {target}. See /v1/models.")

@@ -173,15 +173,19 @@ def test_a_removed_temporary_folder_is_created_again(opened: Callable[..., TestC
     assert client.get(wait_for_end(client, start_file(client, "a"))["url"]).text == "Hello [de]"
 
 
-def test_the_server_starts_if_the_detector_fails_to_load(
+def test_the_server_works_while_the_detector_cannot_be_loaded(
     make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("dragoman.serving.service.Detector", _full)
+    auto = {"q": "Where is the station?", "source": "auto", "target": "de"}
     with TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
-        assert client.post("/translate", json={"q": "Hello"} | EN).status_code == 200
-        answer = client.post("/translate", json={"q": "Hello", "source": "auto", "target": "de"})
-        assert answer.status_code == 503
-        assert "See the server's log" in answer.json()["error"]
+        with monkeypatch.context() as patch:
+            patch.setattr("dragoman.serving.detection.known_languages", _full)
+            assert client.post("/translate", json={"q": "Hello"} | EN).status_code == 200
+            for path in ("/translate", "/detect"):
+                answer = client.post(path, json=auto)
+                assert answer.status_code == 503
+                assert "See the server's log" in answer.json()["error"]
+        assert client.post("/translate", json=auto).json()["detectedLanguage"]["language"] == "en"
     assert "No space left on device" in caplog.text
 
 

@@ -292,10 +292,16 @@ def test_invalid_files_are_refused(client: TestClient) -> None:
         assert (answer.status_code, answer.json()) == (400, {"error": message})
 
 
-def test_failed_files_report_the_cause_and_free_their_place(make_service: Callable[..., Service]) -> None:
+def _fail_to_load() -> None:
+    raise OSError("no space")
+
+
+def test_failed_files_report_the_cause_and_free_their_place(
+    make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = make_service("en-de", max_files=1)
     with TestClient(make_app(service, Keys(None, 0))) as client:
-        service.detector = None
+        monkeypatch.setattr(service.detector, "load", _fail_to_load)
 
         def sent(source: str, content: str) -> tuple[int, dict[str, str]]:
             fields = {"source": source, "target": "de"}
@@ -303,7 +309,7 @@ def test_failed_files_report_the_cause_and_free_their_place(make_service: Callab
             return answer.status_code, answer.json()
 
         status, answer = sent("auto", "Hello")
-        assert (status, answer["error"][:36]) == (400, "This server cannot detect languages.")
+        assert (status, answer["error"][:34]) == (503, "Language detection failed to load.")
         status, answer = sent("en", "BOOM")
         assert (status, answer["error"]) == (500, "The server failed to translate this text. See the server's log.")
         assert sent("en", "Hello")[0] == 200

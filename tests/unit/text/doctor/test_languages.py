@@ -1,6 +1,11 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
 import pytest
 
 from dragoman.records import SentencePair
+from dragoman.text.doctor import languages
 from dragoman.text.doctor.languages import language_findings, script_of
 
 ENGLISH = [f"This is the old house near the river, number {n}, and it is empty." for n in range(60)]
@@ -66,3 +71,23 @@ def test_few_or_short_lines_say_nothing():
 )
 def test_scripts(text, script):
     assert script_of(text) == script
+
+
+def test_threads_load_the_detector_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = []
+
+    class Slow:
+        labels = ("de", "en")
+
+        @classmethod
+        def from_model_file(cls, file: str) -> "Slow":
+            loads.append(file)
+            time.sleep(0.05)
+            return cls()
+
+    monkeypatch.setattr("py3langid.langid.LanguageIdentifier", Slow)
+    monkeypatch.setattr(languages, "_load_detector", lru_cache(languages._load_detector.__wrapped__))
+    with ThreadPoolExecutor(8) as executor:
+        found = list(executor.map(lambda _: languages.known_languages(), range(8)))
+    assert len(loads) == 1
+    assert set(found) == {frozenset({"de", "en"})}
