@@ -42,7 +42,8 @@ from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
+from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import RunLog
 from dragoman.training.session import TrainingSession

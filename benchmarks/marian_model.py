@@ -33,7 +33,8 @@ from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import BOS_ID, PAD_ID, TokenizerPair
+from dragoman.text.tokenization.control_ids import BOS_ID, PAD_ID
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import LogLines, RunLog
 from dragoman.training.session import TrainingSession

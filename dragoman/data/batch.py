@@ -11,7 +11,7 @@ from torch import Tensor
 from dragoman.devices.checks import check_ids, check_lengths
 from dragoman.display import shape_text
 from dragoman.errors import DataError
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -17,7 +17,7 @@ from dragoman.data.batching import PADDING_SLACK, check_budget, epoch_batches, m
 from dragoman.data.pairs import Ids, Pairs
 from dragoman.data.soft_targets import SoftRow, SoftTargets
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 
 Encode: TypeAlias = Callable[[int, int], tuple[Sequence[int], Sequence[int]]]
 """``encode(index, epoch) -> (src_ids, tgt_ids)``: a pure function that replaces the stored ids of a pair."""

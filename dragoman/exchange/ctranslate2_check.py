@@ -18,8 +18,8 @@ from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
+from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
-from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 
 SUPPRESSED: dict[str, Any] = {"disable_unk": True, "suppress_sequences": [["<pad>"], ["<s>"]]}
 """Options of CTranslate2 that suppress the tokens that Dragoman never outputs."""

@@ -23,9 +23,10 @@ from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, PROJECTION, SAFET
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.files import write_folder
 from dragoman.model.trained import TrainedModel
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
+from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.version import __version__
 
 # Marian's ids of these tokens. Padding is the last one.

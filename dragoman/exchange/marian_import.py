@@ -38,9 +38,10 @@ from dragoman.model.embedding import marian_positions
 from dragoman.model.parameters import replace_parameters
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.version import __version__
 
 SOURCE_SPM, TARGET_SPM = "source.spm", "target.spm"

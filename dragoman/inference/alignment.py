@@ -18,8 +18,9 @@ from dragoman.inference.scoring import force_in_threads
 from dragoman.inference.searches import convert_once, reason_for_torch
 from dragoman.inference.segments import AnsweredText, IdPair, SearchedText, pair_batches
 from dragoman.model.trained import AnyTransformer, LazyTransformer
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.text.tokenization.words import spaced_words
 
 if TYPE_CHECKING:

@@ -9,10 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import InferenceSettings
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-
-NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
-LARGEST_CONTROL_ID = max(PAD_ID, BOS_ID, EOS_ID, UNK_ID)
+from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
 
 
 def unwritable(position: int, min_tokens: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from dragoman.inference.workers import map_in_threads, num_search_threads
 from dragoman.kernels.compiling import can_compile, will_compile
 from dragoman.model.trained import AnyTransformer, LazyTransformer
 from dragoman.records import Hypothesis
-from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
+from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -26,7 +26,7 @@ from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis, Translation
-from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
+from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 
 TIE = 1e-5
 """Largest change of a token's log-probability (natural logarithm) that counts as rounding in float32."""

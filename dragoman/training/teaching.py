@@ -19,7 +19,7 @@ from dragoman.data.soft_targets import TOP_TOKENS, SoftTargets, write_soft_targe
 from dragoman.data.store import PairStore
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import PAD_ID
+from dragoman.text.tokenization.control_ids import PAD_ID
 
 _PAIRS_AT_ONCE = 10_000
 _TOKENS_AT_ONCE = 4096

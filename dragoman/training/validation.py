@@ -15,7 +15,7 @@ from dragoman.data.batching import sequential_batches, smallest_micro_batch
 from dragoman.data.pairs import Pairs
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import EOS_ID
+from dragoman.text.tokenization.control_ids import EOS_ID
 from dragoman.training.step.gradients import losses
 
 _TOKENS_AT_ONCE = 4096

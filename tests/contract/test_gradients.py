@@ -15,7 +15,7 @@ from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import PAD_ID
+from dragoman.text.tokenization.control_ids import PAD_ID
 from dragoman.training.step.gradients import Gradients, losses, num_threads, shares
 from dragoman.training.step.loss import LossOptions, smoothed_cross_entropy
 

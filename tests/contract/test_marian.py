@@ -30,7 +30,8 @@ from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.tokenization.tokenizer import Tokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 

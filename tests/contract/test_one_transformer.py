@@ -22,7 +22,7 @@ from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.kernels.compiling import can_compile
 from dragoman.kernels.tiles import HAS_BYTE_PRODUCTS
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 from dragoman.training.step.accelerated import accelerate
 from dragoman.training.step.dropout import Randomness
 from dragoman.training.step.gradients import Gradients

@@ -13,7 +13,7 @@ from dragoman.data.stream import BatchStream, StepPlan, load_batch
 from dragoman.inference.search.step_model import Ensemble
 from dragoman.inference.verification import FullPasses
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.teaching import ask_teachers, most_probable
 

@@ -6,8 +6,9 @@ from dragoman.text.corpus.cleaning import Cleaner
 from dragoman.text.corpus.opening import open_corpus
 from dragoman.text.corpus.splitting import hold_out
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
+from dragoman.text.tokenization.control_ids import PAD_ID, UNK_ID
 from dragoman.text.tokenization.encoding import BatchEncoderPair
-from dragoman.text.tokenization.tokenizer import PAD_ID, UNK_ID, TokenizerPair, train_tokenizers
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 NASTY = [
     SentencePair("a </s> b\u2028c\u0085d", "<pad> ä\ufeff 😀"),

@@ -9,7 +9,8 @@ from dragoman.bundle import resolve_model_folder
 from dragoman.config import TokenizerSettings
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.model.trained import TrainedModel
-from dragoman.text.tokenization.tokenizer import UNK_ID, Tokenizer, train_tokenizer
+from dragoman.text.tokenization.control_ids import UNK_ID
+from dragoman.text.tokenization.tokenizer import Tokenizer, train_tokenizer
 from tests.soak.awkward_text import NASTY, awkward_lines, check_lines, random_strings
 from tests.soak.conftest import Report
 from tests.soak.processes import least_seconds

@@ -25,13 +25,12 @@ from dragoman.inference.compiled.layout import (
     SearchState,
     Shape,
 )
-from dragoman.inference.output_rules import LARGEST_CONTROL_ID, NEVER_WRITTEN
 from dragoman.kernels.arithmetic import exp2, maximum
 from dragoman.kernels.jit import jit_without_nan
 from dragoman.kernels.matrix_products import multiply
 from dragoman.kernels.tiles import PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
 from dragoman.kernels.vectors import sum_of_powers
-from dragoman.text.tokenization.tokenizer import EOS_ID
+from dragoman.text.tokenization.control_ids import EOS_ID, LARGEST_CONTROL_ID, NEVER_WRITTEN
 
 _ZERO = np.float32(0)
 _NONE = np.float32(-np.inf)

@@ -22,7 +22,7 @@ from dragoman.inference.output_rules import length_penalties, output_limit
 from dragoman.inference.segments import Source
 from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE, PRODUCT_ROWS
 from dragoman.records import Hypothesis
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
 
 # Slots are refilled once one in eight is free.
 _REFILL_SHARE = 8

@@ -40,7 +40,7 @@ from dragoman.inference.segments import IdPair, pair_batches
 from dragoman.kernels.jit import jit_without_nan
 from dragoman.kernels.matrix_products import keep, weighted_sum
 from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
 
 _TOKENS_AT_ONCE = 1024
 """Padded tokens of a side in one batch. More do not make a pass faster, and take more memory."""

@@ -39,7 +39,7 @@ from dragoman.inference.search.finished import Finished
 from dragoman.inference.search.paths import Paths
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
 
 _NONE = float("-inf")
 # Finished sentences leave the batch once they are one in eight of it.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dragoman.inference.search.paths import Paths
 from dragoman.records import Hypothesis
-from dragoman.text.tokenization.tokenizer import EOS_ID
+from dragoman.text.tokenization.control_ids import EOS_ID
 
 _NONE = float("-inf")
 

@@ -24,12 +24,12 @@ from torch import Tensor
 
 from dragoman.config import InferenceSettings
 from dragoman.devices.device import sum_type
-from dragoman.inference.output_rules import NEVER_WRITTEN, length_penalties, unwritable
+from dragoman.inference.output_rules import length_penalties, unwritable
 from dragoman.inference.search.constraints import Constraints, hide
 from dragoman.inference.search.paths import Paths
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, NEVER_WRITTEN
 
 _USUAL_NUCLEUS = 256
 """Number of tokens that nearly always reach `top_p`. Finding them takes a quarter of sorting a vocabulary of 8,000."""

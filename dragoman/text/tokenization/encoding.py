@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from dragoman.records import SentencePair
 from dragoman.text.corpus.splitting import chunks
+from dragoman.text.tokenization.control_ids import UNK_ID
 from dragoman.text.tokenization.pipelines import WORD_PATTERN
-from dragoman.text.tokenization.tokenizer import UNK_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
 _MAX_CACHED_WORDS = 1 << 17
 """Words that an encoder caches, about 25 MB. It keeps the first ones, which include all frequent words."""

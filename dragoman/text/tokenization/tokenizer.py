@@ -28,11 +28,11 @@ from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError
 from dragoman.text.surrogates import replace_surrogates
 from dragoman.text.tokenization import pipelines
+from dragoman.text.tokenization.control_ids import UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, TokenizerModel, assemble
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_language
 from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
 
-PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 _NUM_CONTROLS = len(CONTROL_TOKENS)
 
 

@@ -23,7 +23,7 @@ from dragoman.devices.device import build_without_values, resolve_precision, sum
 from dragoman.devices.threads import compute_on_one_thread, restore_num_threads
 from dragoman.model.parameters import replace_parameters
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import PAD_ID
+from dragoman.text.tokenization.control_ids import PAD_ID
 from dragoman.training.step.accelerated import AcceleratedEmbedding, accelerate
 from dragoman.training.step.dropout import Randomness
 from dragoman.training.step.loss import (

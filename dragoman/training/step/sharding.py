@@ -15,7 +15,7 @@ from dragoman.data.batch import Batch
 from dragoman.data.stream import collate
 from dragoman.devices.device import resolve_precision, sum_type
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import UNK_ID
+from dragoman.text.tokenization.control_ids import UNK_ID
 from dragoman.training.distributed import Processes
 from dragoman.training.step.accelerated import accelerate
 from dragoman.training.step.dropout import Randomness

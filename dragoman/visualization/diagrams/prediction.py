@@ -85,7 +85,7 @@ class _Distribution:
 
 
 def _distribution(trained: "TrainedModel", text: str, position: int) -> _Distribution:
-    from dragoman.text.tokenization.tokenizer import EOS_ID
+    from dragoman.text.tokenization.control_ids import EOS_ID
     from dragoman.visualization.inspection.inspector import observe_translation
 
     seen = observe_translation(trained, text)

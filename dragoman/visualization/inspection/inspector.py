@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
-from dragoman.inference.output_rules import NEVER_WRITTEN, unwritable
+from dragoman.inference.output_rules import unwritable
 from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.beam import beam_search
@@ -24,7 +24,8 @@ from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.surrogates import replace_surrogates
-from dragoman.text.tokenization.tokenizer import EOS_ID, Tokenizer
+from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
+from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.inspection.attributions import compute_attributions, pair_batch
 from dragoman.visualization.inspection.beam_tree import trace_search

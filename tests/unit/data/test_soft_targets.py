@@ -13,7 +13,7 @@ from dragoman.data.soft_targets import SoftTargets, write_soft_targets
 from dragoman.data.store import PairStore, write_store
 from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.errors import DataError
-from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
+from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 from dragoman.training.step.gradients import first_rows, shares
 
 VOCAB_SIZE = 300

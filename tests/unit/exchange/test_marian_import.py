@@ -18,7 +18,7 @@ from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import UNREACHABLE, import_marian
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
-from dragoman.text.tokenization.tokenizer import BOS_ID
+from dragoman.text.tokenization.control_ids import BOS_ID
 
 
 @pytest.fixture

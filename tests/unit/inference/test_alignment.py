@@ -10,8 +10,9 @@ from dragoman.inference.alignment import DEFAULT_READING, Aligner, _words_before
 from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, TokenizerPair, train_tokenizer
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
 SETTINGS = ModelSettings(
     preset="custom", d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0

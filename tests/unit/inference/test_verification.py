@@ -16,7 +16,7 @@ from dragoman.inference.verification import Check, FullPasses, verify_translatio
 from dragoman.model import transformer
 from dragoman.model.masks import padding_mask
 from dragoman.model.trained import TrainedModel
-from dragoman.text.tokenization.tokenizer import EOS_ID
+from dragoman.text.tokenization.control_ids import EOS_ID
 
 WORD = 270
 TENSORS = {"tensors, packed", "tensors, padded"}

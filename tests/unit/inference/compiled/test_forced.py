@@ -23,7 +23,7 @@ from dragoman.inference.searches import CompiledSearch, compiled_weights
 from dragoman.inference.segments import IdPair, Source
 from dragoman.model.parameters import arrays_of
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from tests.contract.random_models import KINDS, random_transformer
 
 VOCAB_SIZE = 150

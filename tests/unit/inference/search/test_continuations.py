@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from dragoman.inference.output_rules import NEVER_WRITTEN
 from dragoman.inference.search import continuations
 from dragoman.inference.search.constraints import Constraints
 from dragoman.inference.search.continuations import best_continuations
 from dragoman.inference.search.step_model import Predictions
-from dragoman.text.tokenization.tokenizer import EOS_ID
+from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
 
 NONE = float("-inf")
 

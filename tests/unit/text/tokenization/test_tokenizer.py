@@ -10,15 +10,9 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.text.tokenization.control_ids import EOS_ID, UNK_ID
 from dragoman.text.tokenization.sentencepiece import PieceModel, SentencePieceTokenizer
-from dragoman.text.tokenization.tokenizer import (
-    EOS_ID,
-    UNK_ID,
-    Tokenizer,
-    TokenizerPair,
-    train_tokenizer,
-    train_tokenizers,
-)
+from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair, train_tokenizer, train_tokenizers
 
 KINDS = ["byte_bpe", "fallback_bpe", "unigram", "word"]
 SUBWORD_KINDS = KINDS[:3]

@@ -7,7 +7,7 @@ from scipy import stats
 
 from dragoman.model.masks import padding_mask
 from dragoman.model.trained import TrainedModel
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.attributions import (
     compute_attributions,

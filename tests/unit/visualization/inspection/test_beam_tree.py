@@ -7,7 +7,7 @@ from dragoman.config import InferenceSettings
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.verification import FullPasses
 from dragoman.model.trained import TrainedModel
-from dragoman.text.tokenization.tokenizer import EOS_ID
+from dragoman.text.tokenization.control_ids import EOS_ID
 from dragoman.visualization.inspection.beam_tree import trace_search
 
 SOURCES = [[5, 6, 7], [8], [4, 9, 10, 11, 12]]
