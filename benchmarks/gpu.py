@@ -44,8 +44,8 @@ from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
-from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import RunLog
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.session import TrainingSession
 from dragoman.training.step.memory import micro_batch_tokens as fast_micro_batch_tokens
 from dragoman.training.step.memory import padding_slack

@@ -35,8 +35,8 @@ from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import BOS_ID, PAD_ID
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import LogLines, RunLog
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.session import TrainingSession
 from dragoman.training.trainer import choose_mean, fit
 

@@ -19,8 +19,8 @@ from dragoman.devices.device import resolve_precision
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import RunLog
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.session import TrainingSession
 from dragoman.training.trainer import fit
 from side_by_side.corpus import Corpus

@@ -15,6 +15,7 @@ An untrusted folder is safe to read because each part is parsed as data, within 
 """
 
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
@@ -22,9 +23,20 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dragoman.bundle.card import Card, read_card
-from dragoman.bundle.parameters import parameter_shapes
-from dragoman.bundle.weights import WEIGHTS, Arrays, check_file_size, parse_weights, stored_precision, write_tensors
+from dragoman.bundle.parameters import Shapes, parameter_shapes
+from dragoman.bundle.weights import (
+    WEIGHTS,
+    Arrays,
+    check_file_size,
+    parse_weights,
+    read_weights,
+    stored_precision,
+    write_tensors,
+)
 from dragoman.config import Config, config_from_dict, dump_config
 from dragoman.config.fields import quote_value
 from dragoman.config.toml import parse_toml, toml_bytes
@@ -171,6 +183,29 @@ def load_bundle(folder: Path) -> Bundle:
     card = read_card(folder)
     VerifiedFolder(folder, {WEIGHTS})  # nothing changed while the other files were read
     return Bundle(arrays, tokenizers, config, card, checked.fingerprint)
+
+
+def mean_weights(folders: Sequence[Path], shapes: Shapes) -> dict[str, NDArray[np.float32]]:
+    """The mean of each parameter over some model folders, summed in float64.
+
+    Parameters
+    ----------
+    folders
+        At least one model folder.
+    shapes
+        The names and shapes that each must have.
+
+    Raises
+    ------
+    ModelError
+        If a folder is damaged or of another model. The message names the file.
+    """
+    sums: dict[str, NDArray[np.float64]] = {}
+    for folder in folders:
+        verify_folder(folder)
+        for name, array in read_weights(folder / WEIGHTS, shapes).items():
+            sums[name] = sums[name] + array if name in sums else array.astype(np.float64)
+    return {name: (total / len(folders)).astype(np.float32) for name, total in sums.items()}
 
 
 def read_settings(folder: Path) -> Config:

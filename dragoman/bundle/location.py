@@ -1,6 +1,6 @@
 """Find the model folder that a path refers to: itself, the best model of a run, or the target of a pointer file.
 
-Every command that takes a model calls `resolve_model_folder`. A run (`training/run/checkpoint.py`) has these entries:
+Every command that takes a model calls `resolve_model_folder`. A run (`training/run/run_folder.py`) has these entries:
 
 - `averaged/`: a model folder with averaged weights, kept if they score at least as high as the best checkpoint.
 - `best`, `last`: pointer files, one line with a path such as ``checkpoints/step_0012000``. They are files and not

@@ -11,11 +11,13 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from dragoman.bundle.folder import mean_weights
 from dragoman.config import TrainSettings
 from dragoman.errors import ModelError
 from dragoman.files import verify_folder
 from dragoman.model.transformer import Transformer
-from dragoman.training.run.checkpoint import OPTIMIZER, RunFolder, load_weights
+from dragoman.training.run.checkpoint import OPTIMIZER
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.run.state import TrainState, ValidationRecord
 from dragoman.training.step.optimizer import EMA
 
@@ -57,16 +59,9 @@ def best_steps(validations: Sequence[ValidationRecord], count: int) -> Collectio
 
 
 def averaged_weights(folders: Sequence[Path], model: Transformer) -> dict[str, torch.Tensor]:
-    """The mean of each tensor over the given checkpoints, summed in float64.
-
-    Names and shapes must be those of `model`. Raises ModelError that names a damaged file.
-    """
-    sums: dict[str, torch.Tensor] = {}
-    for folder in folders:
-        verify_folder(folder)
-        for name, tensor in load_weights(folder, model).items():
-            sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
-    return {name: (total / len(folders)).float() for name, total in sums.items()}
+    """The mean of each tensor over the given checkpoints. Raises ModelError unless they fit `model`."""
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    return {name: torch.from_numpy(array) for name, array in mean_weights(folders, shapes).items()}
 
 
 def running_mean(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:

@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 
 from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import MANIFEST, verify_folder
-from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.frozen_settings import frozen_config
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.run.signals import StopRequest, clean_up_when_terminated, hold_back_signals
 
 _CLOCKS = {"seconds", "window_seconds", "tokens_per_second"}

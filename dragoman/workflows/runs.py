@@ -4,9 +4,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragoman.bundle import load_bundle, resolve_model_folder, save_bundle
+from dragoman.bundle.folder import mean_weights
 from dragoman.errors import CheckpointError
 from dragoman.evaluation.metrics import all_metrics, counts_of, tokenizer_for, warnings_about
 from dragoman.files import check_new_folder
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
 
@@ -49,10 +52,6 @@ def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedMo
         If the run does not exist, if a checkpoint is damaged, or if `out` exists or is inside a model folder.
     """
     require_model(run)
-    from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
-    from dragoman.training.averaging import averaged_weights
-    from dragoman.training.run.checkpoint import RunFolder, set_weights
-
     folder = RunFolder(run)
     steps = folder.steps()[-last:]
     if not steps:
@@ -61,9 +60,10 @@ def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedMo
         check_new_folder(out)
     mean = AveragedModel(out or folder.path / "mean", tuple(steps))
     folders = [folder.step_folder(step) for step in steps]
-    trained = TrainedModel.load(folders[-1], "cpu")
-    set_weights(trained.model, averaged_weights(folders, trained.model))
-    replace(trained, card=replace(trained.card, averaged_steps=mean.steps, scores=())).save(mean.folder)
+    newest = load_bundle(folders[-1])
+    arrays = mean_weights(folders, {name: array.shape for name, array in newest.arrays.items()})
+    card = replace(newest.card, averaged_steps=mean.steps, scores=())
+    save_bundle(replace(newest, arrays=arrays, card=card), mean.folder)
     return mean
 
 
@@ -92,8 +92,6 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
     DataError
         If the folder is not a run.
     """
-    from dragoman.bundle import resolve_model_folder
-
     folder = resolve_model_folder(run)
     from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
     from dragoman.visualization.report.report import write_report

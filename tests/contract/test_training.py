@@ -30,8 +30,9 @@ from dragoman.training import loop
 from dragoman.training.averaging import means_of
 from dragoman.training.distributed import Processes
 from dragoman.training.loop import Loop
-from dragoman.training.run.checkpoint import RunFolder, set_weights
+from dragoman.training.run.checkpoint import set_weights
 from dragoman.training.run.log import LogLines, RunLog
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.run.signals import Interrupted
 from dragoman.training.session import TrainingSession
 from dragoman.training.step import gradients

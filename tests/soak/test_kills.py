@@ -16,7 +16,8 @@ from unittest import mock
 import pytest
 from safetensors.numpy import load_file
 
-from dragoman.training.run.checkpoint import RunFolder, save_checkpoint
+from dragoman.training.run.checkpoint import save_checkpoint
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.trainer import fit
 from dragoman.training.verification import _compare, _log_lines
 from tests.soak.conftest import Report

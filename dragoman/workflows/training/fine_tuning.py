@@ -24,7 +24,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.records import Score
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.training.run.checkpoint import RunFolder
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.step.schedule import learning_rate
 from dragoman.visualization.report.report import ReportedTest
 from dragoman.workflows.progress import Progress

@@ -10,7 +10,7 @@ from dragoman.data.store import PairStore
 from dragoman.errors import DataError
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.training.distributed import SINGLE_PROCESS, Processes
-from dragoman.training.run.checkpoint import RunFolder
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.fine_tuning import StartingPoint, continuation_of, starting_point_of
 from dragoman.workflows.training.results import PairCounts
