@@ -34,6 +34,16 @@ def parameter_shapes(settings: ModelSettings, src_vocab_size: int, tgt_vocab_siz
     return dict(_parameters(settings, src_vocab_size, tgt_vocab_size))
 
 
+def tied_names(settings: ModelSettings) -> dict[str, tuple[str, ...]]:
+    """The further names of each tied parameter, by its first name."""
+    names: dict[str, dict[str, tuple[str, ...]]] = {
+        "all": {"src_embedding.weight": ("tgt_embedding.weight", "projection.weight")},
+        "decoder": {"tgt_embedding.weight": ("projection.weight",)},
+        "none": {},
+    }
+    return names[settings.tie]
+
+
 def _parameters(
     settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int
 ) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from dragoman.bundle.parameter_table import ParameterTable
 from dragoman.bundle.weights import Arrays
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
@@ -22,7 +23,7 @@ from dragoman.model.attention import Cache, Mask
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer
 from dragoman.model.masks import causal_mask, padding_mask
-from dragoman.model.parameters import ParameterTable, parameter_table, replace_parameters
+from dragoman.model.parameters import parameter_table, replace_parameters
 from dragoman.model.trace import Trace, TracedBatch, trace_modules
 
 

@@ -3,18 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, load_bundle, resolve_model_folder
+from dragoman.bundle.parameter_table import ParameterTable, expected_parameters, parameter_rows
 from dragoman.config import Config, read_given
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
-
-if TYPE_CHECKING:
-    from dragoman.model.parameters import ParameterRow
-    from dragoman.model.transformer import Transformer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class SummaryRequest:
 class ModelSummary:
     """All parameters, their number by the formula, the configuration, and the card of a trained model."""
 
-    rows: "tuple[ParameterRow, ...]"
+    rows: ParameterTable
     formula: int
     config: Config
     card: Card | None
@@ -49,11 +45,11 @@ class ModelSummary:
     @property
     def total(self) -> int:
         """The number of parameters."""
-        return sum(row.count for row in self.rows)
+        return self.rows.total
 
 
 def summarize_model(request: SummaryRequest, progress: Progress = QUIET) -> ModelSummary:
-    """List the parameters of a model. A configuration needs no memory for their values.
+    """List the parameters of a model. A quantized model has the parameters of the model that it was made from.
 
     Parameters
     ----------
@@ -72,19 +68,15 @@ def summarize_model(request: SummaryRequest, progress: Progress = QUIET) -> Mode
     path = request.path
     if path is not None and path.suffix != ".toml":
         require_model(path)
-    from dragoman.bundle import resolve_model_folder
-    from dragoman.model.parameters import expected_parameters, parameter_table  # torch: after the arguments are checked
-    from dragoman.model.trained import TrainedModel
-
     card = None
     if path is not None and (path.is_dir() or path.suffix != ".toml"):
         _refuse_settings(path, request)
-        trained = TrainedModel.load(resolve_model_folder(path), "cpu")
-        model, config, card = trained.model, trained.config, trained.card
+        bundle = load_bundle(resolve_model_folder(path))  # compares the tensors with the settings
+        config, card = bundle.config, bundle.card
+        sizes = bundle.tokenizers.src.vocab_size, bundle.tokenizers.tgt.vocab_size
     else:
-        model, config = _model_without_values(request, progress)
-    formula = expected_parameters(config.model, model.src_vocab_size, model.tgt_vocab_size)
-    return ModelSummary(tuple(parameter_table(model)), formula, config, card)
+        config, sizes = _configuration(request, progress)
+    return ModelSummary(parameter_rows(config.model, *sizes), expected_parameters(config.model, *sizes), config, card)
 
 
 def _refuse_settings(path: Path, request: SummaryRequest) -> None:
@@ -94,11 +86,8 @@ def _refuse_settings(path: Path, request: SummaryRequest) -> None:
         raise ConfigError(f"`{flags[0]}` is for a configuration, but {path} is a trained model. Leave it out.")
 
 
-def _model_without_values(request: SummaryRequest, progress: Progress) -> "tuple[Transformer, Config]":
-    """The model of a configuration, without values for its parameters. Raises ConfigError for contradicting sizes."""
-    from dragoman.devices.device import build_without_values
-    from dragoman.model.transformer import Transformer
-
+def _configuration(request: SummaryRequest, progress: Progress) -> tuple[Config, tuple[int, int]]:
+    """The configuration and the sizes of its vocabularies. Raises ConfigError for contradicting sizes."""
     given = read_given([request.path] if request.path else [], request.overrides)
     base = Config().model
     if not given.unchecked_over(Config()).tokenizer.joint:
@@ -116,5 +105,4 @@ def _model_without_values(request: SummaryRequest, progress: Progress) -> "tuple
         progress.note(
             "the size of the model is not given: this is the default; `train` chooses a size by the amount of text"
         )
-    with build_without_values():
-        return Transformer(config.model, src_size, tgt_size), config
+    return config, (src_size, tgt_size)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from dragoman.config.fields import did_you_mean
 from dragoman.display import ipython_shell
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, MissingExtraError
 from dragoman.files import check_target, write_file
 from dragoman.visualization.arguments import wrong_type
 
@@ -142,15 +143,18 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
 
 
 def check_figure_path(path: Path, name: str = "path") -> None:
-    """Raise ConfigError if `save_figure` could not write to `path`, before time goes into the figure.
+    """Raise if `save_figure` could not write to `path`, before time goes into the figure.
 
-    `name` is the flag or parameter that holds the path.
+    `name` is the flag or parameter that holds the path. Raises ConfigError about the path, and MissingExtraError
+    without matplotlib.
     """
     check_target(path, name, "figure.png")
     ending = path.suffix[1:].lower()
     if ending not in _FORMATS:
         hint = did_you_mean(ending, _FORMATS) or f" Use a name that ends in .{', .'.join(_FORMATS)}."
         raise ConfigError(f"`{path}` does not have the extension of a figure.{hint}")
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError(f"`{name}`", "matplotlib")
 
 
 def svg_of(figure: "Figure") -> str:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from dragoman.bundle.parameter_table import ParameterRow, parameter_rows
 from dragoman.config import ModelSettings
-from dragoman.model.parameters import ParameterRow
 from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of
 from dragoman.visualization.figures.figure import COLORS, drawing_style, new_figure
 from dragoman.visualization.models import transformer_of
@@ -81,12 +81,8 @@ def plot_parameter_shares(model: AnyParameters) -> "Figure":
 def rows_of(model: AnyParameters) -> Sequence[ParameterRow]:
     """The parameter table of a model, or the rows that are given. Raises ConfigError for anything else."""
     if isinstance(model, ModelSettings):
-        from dragoman.devices.device import build_without_values
-        from dragoman.model.transformer import Transformer
-
         one = architecture_of(model)
-        with build_without_values():
-            return Transformer(model, one.src_vocab_size, one.tgt_vocab_size).parameter_table()
+        return parameter_rows(model, one.src_vocab_size, one.tgt_vocab_size)
     if isinstance(model, list | tuple) and model and all(isinstance(row, ParameterRow) for row in model):
         return model
     return transformer_of(model).parameter_table()
