@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.config import InferenceSettings
-from dragoman.data.batch import pad_ids
 from dragoman.exchange.tokens import tokens_of
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.inference.searches import TransformerSearch
+from dragoman.inference.segments import Source
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
-from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 
 SUPPRESSED: dict[str, Any] = {"disable_unk": True, "suppress_sequences": [["<pad>"], ["<s>"]]}
@@ -61,10 +59,7 @@ class Agreement:
 
 
 def compare_with_ctranslate2(engine: Any, trained: TrainedModel) -> Agreement:
-    """Compare a `ctranslate2.Translator` with the model that it was exported from.
-
-    Moves the model to the CPU and into evaluation mode, and leaves it there.
-    """
+    """Compare a `ctranslate2.Translator` with the model that it was exported from."""
     rows = _sample(trained)
     ours = _translate_greedily(trained, rows)
     src_names, tgt_names = tokens_of(trained.tokenizers.src), tokens_of(trained.tokenizers.tgt)
@@ -84,7 +79,7 @@ def compare_with_ctranslate2(engine: Any, trained: TrainedModel) -> Agreement:
 
 def _sample(trained: TrainedModel) -> list[list[int]]:
     """Source ids without eos. All have the same length, so that one limit applies to all outputs."""
-    positions = trained.model.max_positions or _TOKENS + 1
+    positions = trained.lazy.max_positions or _TOKENS + 1
     length = max(1, min(_TOKENS, trained.config.data.max_tokens, positions - 1))
     draw = random.Random(_SEED)
     ids = range(len(CONTROL_TOKENS), trained.tokenizers.src.vocab_size)
@@ -92,7 +87,6 @@ def _sample(trained: TrainedModel) -> list[list[int]]:
 
 
 def _translate_greedily(trained: TrainedModel, rows: list[list[int]]) -> list[Hypothesis]:
-    src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in rows], PAD_ID)
-    model = trained.model.to("cpu").eval()
-    settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS)
-    return [found[0] for found in beam_search(FastModel(model), src_ids, src_lengths, settings)]
+    settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS, precision="float32")
+    sources = [Source(str(number), row) for number, row in enumerate(rows)]
+    return [found[0] for found in TransformerSearch([trained.lazy])(sources, settings)]

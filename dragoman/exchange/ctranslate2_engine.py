@@ -12,9 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from dragoman.config import InferenceSettings
+from dragoman.devices.threads import num_cpu_threads
 from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
 from dragoman.exchange.ctranslate2_export import Quantization, build_specification, import_ctranslate2
@@ -52,7 +51,7 @@ def ctranslate2_translator(trained: TrainedModel, precision: str, threads: int |
         raise ConfigError(
             f"`--inference.precision` is {precision}, which ctranslate2 does not support on a CPU. Use int8 or float32."
         )
-    engine = _Engine(trained, _COMPUTE_TYPES[precision], threads or torch.get_num_threads())
+    engine = _Engine(trained, _COMPUTE_TYPES[precision], threads or num_cpu_threads())
     return Translator.from_trained([trained], search=engine)
 
 
@@ -66,7 +65,7 @@ class _Engine:
         self._threads = threads
         self._src_names, self._tgt_names = tokens_of(trained.tokenizers.src), tokens_of(trained.tokenizers.tgt)
         self._tgt_ids = {name: index for index, name in enumerate(self._tgt_names)}
-        self._max_length = trained.model.max_positions
+        self._max_length = trained.lazy.max_positions
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
             build_specification(trained, compute_type).save(folder)
             self._translator = import_ctranslate2().Translator(

@@ -24,17 +24,17 @@ from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
+from dragoman.bundle.parameters import tied_names
+from dragoman.bundle.weights import Arrays, require_float32
 from dragoman.errors import ModelError
 from dragoman.exchange.ctranslate2_check import Agreement, compare_with_ctranslate2
 from dragoman.exchange.ctranslate2_readme import readme_text
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.exchange.tokens import tokens_of
 from dragoman.files import write_folder
-from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.embedding import Embedding
+from dragoman.inference.compiled.positions import position_tables
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 from dragoman.version import __version__
@@ -44,6 +44,8 @@ Quantization = Literal["float32", "float16", "int8"]
 
 _POSITIONS = 2048
 """The fewest computed positions to write: CTranslate2 reads positions from a table."""
+
+_Floats = NDArray[np.float32]
 
 
 def export_ctranslate2(trained: TrainedModel, folder: Path, quantization: Quantization) -> Agreement:
@@ -101,25 +103,28 @@ def build_specification(trained: TrainedModel, quantization: Quantization) -> An
     import_ctranslate2()
     from ctranslate2.specs import TransformerSpec, common_spec
 
-    model, settings = trained.model, trained.config.model
+    settings, arrays = trained.config.model, trained.lazy.arrays
+    require_float32(arrays)
+    ours = {**arrays, **{name: arrays[first] for first, names in tied_names(settings).items() for name in names}}
     specification = TransformerSpec.from_config(
         (settings.num_encoder_layers, settings.num_decoder_layers),
         settings.num_heads,
         pre_norm=settings.norm_first,
         activation=common_spec.Activation[settings.activation.upper()],
     )
-    length = _num_positions(trained)
-    _set_embedding(specification.encoder, specification.encoder.embeddings[0], model.src_embedding, length)
-    _set_embedding(specification.decoder, specification.decoder.embeddings, model.tgt_embedding, length)
-    for theirs, ours in zip(specification.encoder.layer, model.encoder.layers, strict=True):
-        _set_layer(theirs, ours)
-    for theirs, ours in zip(specification.decoder.layer, model.decoder.layers, strict=True):
-        _set_layer(theirs, ours)
-        _set_cross_attention(theirs, ours)
+    tables = [table(0, _num_positions(trained)) for table in position_tables(settings, ours)]
+    encoder, decoder = specification.encoder, specification.decoder
+    _set_embedding(encoder, encoder.embeddings[0], ours["src_embedding.weight"], tables[0])
+    _set_embedding(decoder, decoder.embeddings, ours["tgt_embedding.weight"], tables[1])
+    for index, layer in enumerate(encoder.layer):
+        _set_layer(layer, ours, f"encoder.layers.{index}")
+    for index, layer in enumerate(decoder.layer):
+        _set_layer(layer, ours, f"decoder.layers.{index}")
+        _set_cross_attention(layer, ours, f"decoder.layers.{index}")
     if settings.norm_first:
-        _set_norm(specification.encoder.layer_norm, model.encoder.norm)
-        _set_norm(specification.decoder.layer_norm, model.decoder.norm)
-    _set_linear(specification.decoder.projection, model.projection.weight, model.projection.bias)
+        _set_norm(encoder.layer_norm, ours, "encoder.norm")
+        _set_norm(decoder.layer_norm, ours, "decoder.norm")
+    _set_linear(decoder.projection, ours, "projection.")
     specification.register_source_vocabulary(tokens_of(trained.tokenizers.src))
     specification.register_target_vocabulary(tokens_of(trained.tokenizers.tgt))
     specification.config.add_source_eos = True
@@ -132,55 +137,44 @@ def build_specification(trained: TrainedModel, quantization: Quantization) -> An
 def _num_positions(trained: TrainedModel) -> int:
     """Rows of the table of positions: enough for the longest source, its end token, and the longest output."""
     longest = trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens
-    return trained.model.max_positions or max(_POSITIONS, longest)
+    return trained.lazy.max_positions or max(_POSITIONS, longest)
 
 
-def _set_embedding(stack: Any, theirs: Any, ours: Embedding, length: int) -> None:
+def _set_embedding(stack: Any, theirs: Any, weight: _Floats, positions: _Floats) -> None:
     """Set token embeddings, their factor sqrt(d_model) (section 3.4 of the paper), and the table of positions."""
-    width = ours.weight.size(1)
-    theirs.weight = _array(ours.weight)
-    stack.scale_embeddings = np.float32(math.sqrt(width))
-    stack.position_encodings.encodings = _array(ours.table(0, length))
+    theirs.weight = weight.copy()
+    stack.scale_embeddings = np.float32(math.sqrt(weight.shape[1]))
+    stack.position_encodings.encodings = positions.copy()
 
 
-def _set_layer(theirs: Any, ours: Any) -> None:
+def _set_layer(theirs: Any, ours: Arrays, name: str) -> None:
     """Set self-attention and feed-forward, which encoder and decoder layers have."""
-    _set_linear(theirs.self_attention.linear[0], *_part(ours.self_attn, 0, 3))
-    _set_linear(theirs.self_attention.linear[1], ours.self_attn.out.weight, ours.self_attn.out.bias)
-    _set_norm(theirs.self_attention.layer_norm, ours.self_attn_residual.norm)
-    _set_linear(theirs.ffn.linear_0, ours.feed_forward.inner.weight, ours.feed_forward.inner.bias)
-    _set_linear(theirs.ffn.linear_1, ours.feed_forward.outer.weight, ours.feed_forward.outer.bias)
-    _set_norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
+    _set_linear(theirs.self_attention.linear[0], ours, f"{name}.self_attn.in_")
+    _set_linear(theirs.self_attention.linear[1], ours, f"{name}.self_attn.out.")
+    _set_norm(theirs.self_attention.layer_norm, ours, f"{name}.self_attn_residual.norm")
+    _set_linear(theirs.ffn.linear_0, ours, f"{name}.feed_forward.inner.")
+    _set_linear(theirs.ffn.linear_1, ours, f"{name}.feed_forward.outer.")
+    _set_norm(theirs.ffn.layer_norm, ours, f"{name}.feed_forward_residual.norm")
 
 
-def _set_cross_attention(theirs: Any, ours: Any) -> None:
+def _set_cross_attention(theirs: Any, ours: Arrays, name: str) -> None:
     """Set attention to the encoder. CTranslate2 has the query apart, because keys and values are computed once."""
-    _set_linear(theirs.attention.linear[0], *_part(ours.cross_attn, 0, 1))
-    _set_linear(theirs.attention.linear[1], *_part(ours.cross_attn, 1, 3))
-    _set_linear(theirs.attention.linear[2], ours.cross_attn.out.weight, ours.cross_attn.out.bias)
-    _set_norm(theirs.attention.layer_norm, ours.cross_attn_residual.norm)
+    width = len(ours[f"{name}.cross_attn.out.weight"])
+    _set_linear(theirs.attention.linear[0], ours, f"{name}.cross_attn.in_", slice(width))
+    _set_linear(theirs.attention.linear[1], ours, f"{name}.cross_attn.in_", slice(width, None))
+    _set_linear(theirs.attention.linear[2], ours, f"{name}.cross_attn.out.")
+    _set_norm(theirs.attention.layer_norm, ours, f"{name}.cross_attn_residual.norm")
 
 
-def _part(attention: MultiHeadAttention, start: int, end: int) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of projections `start` to `end` - 1 of query, key and value, which are one tensor here."""
-    width = attention.in_weight.size(1)
-    rows = slice(start * width, end * width)
-    return attention.in_weight[rows], None if attention.in_bias is None else attention.in_bias[rows]
+def _set_linear(theirs: Any, ours: Arrays, name: str, rows: slice = slice(None)) -> None:
+    """Set some rows of weight and bias, as copies, because quantization works in place."""
+    theirs.weight = ours[f"{name}weight"][rows].copy()
+    if (bias := ours.get(f"{name}bias")) is not None:
+        theirs.bias = bias[rows].copy()
 
 
-def _set_linear(theirs: Any, weight: Tensor, bias: Tensor | None) -> None:
-    theirs.weight = _array(weight)
-    if bias is not None:
-        theirs.bias = _array(bias)
-
-
-def _set_norm(theirs: Any, norm: Any) -> None:
-    theirs.gamma, theirs.beta = _array(norm.weight), _array(norm.bias)
-
-
-def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
-    """A copy as a numpy array, because quantization works in place."""
-    return tensor.detach().cpu().float().clone(memory_format=torch.contiguous_format).numpy()
+def _set_norm(theirs: Any, ours: Arrays, name: str) -> None:
+    theirs.gamma, theirs.beta = ours[f"{name}.weight"].copy(), ours[f"{name}.bias"].copy()
 
 
 def _write_tokenizers(trained: TrainedModel, folder: Path) -> None:

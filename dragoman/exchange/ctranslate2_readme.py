@@ -15,7 +15,7 @@ def readme_text(trained: TrainedModel, name: str) -> str:
     """
     card, settings, longest = trained.card, trained.config.inference, trained.config.data.max_tokens
     search = f"beam_size={settings.beam_size}"
-    if (positions := trained.model.max_positions) is not None:
+    if (positions := trained.lazy.max_positions) is not None:
         search += f", max_decoding_length={positions}"
         longest = min(longest, positions - 1)
     if settings.length_penalty == "power":

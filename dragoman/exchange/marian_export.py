@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from dragoman.bundle.weights import write_tensors
+from dragoman.bundle.weights import require_float32, write_tensors
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_config import CONFIG, GENERATION, TOKENIZER
 from dragoman.exchange.marian_import import SOURCE_SPM, TARGET_SPM, TARGET_VOCABULARY, VOCABULARY
@@ -59,7 +59,7 @@ def export_marian(trained: TrainedModel, folder: Path) -> tuple[str, ...]:
     Parameters
     ----------
     trained
-        The model. Its parameters are copied to the CPU as float32.
+        The model.
     folder
         The folder to write. An existing folder is replaced.
 
@@ -77,8 +77,7 @@ def export_marian(trained: TrainedModel, folder: Path) -> tuple[str, ...]:
     _check_exportable(trained, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
     with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
-        tensors = {name: tensor.numpy() for name, tensor in _tensors(trained, src, tgt).items()}
-        write_tensors(tensors, temporary / SAFETENSORS, {"format": "pt"})
+        write_tensors(_tensors(trained, src, tgt), temporary / SAFETENSORS, {"format": "pt"})
         _write(temporary / CONFIG, _config(trained, src, tgt))
         _write(temporary / GENERATION, _generation(trained, tgt))
         _write(temporary / TOKENIZER, _tokenizer(trained, shared))
@@ -118,14 +117,14 @@ def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
             raise ModelError(f"this model cannot be exported to Marian: {problem}. Export to ctranslate2 instead.")
 
 
-def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]:
+def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, NDArray[np.float32]]:
     """The tensors by Marian's names. Tied tensors are written once. transformers computes the positions itself."""
-    parameters = trained.model.named_parameters(remove_duplicate=False)
-    ours = {name: tensor.detach().cpu().float() for name, tensor in parameters}
+    ours = trained.lazy.arrays
+    require_float32(ours)
     tensors = {
-        theirs: part.clone()
+        theirs: part
         for name, group in layer_tensors(trained.config.model).items()
-        for theirs, part in zip(group, ours[name].chunk(len(group)), strict=True)
+        for theirs, part in zip(group, np.split(ours[name], len(group)), strict=True)
     }
     tie = trained.config.model.tie
     embeddings = {SHARED if tie == "all" else EMBEDDINGS["encoder"]: (ours["src_embedding.weight"], src)}
@@ -133,9 +132,9 @@ def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]
         embeddings[EMBEDDINGS["decoder"]] = ours["tgt_embedding.weight"], tgt
     if tie == "none":
         embeddings[PROJECTION] = ours["projection.weight"], tgt
-    tensors |= {name: tensor[torch.tensor(side.rows)] for name, (tensor, side) in embeddings.items()}
-    bias = ours.get("projection.bias", torch.zeros(trained.model.tgt_vocab_size))
-    return tensors | {BIAS: bias[torch.tensor(tgt.rows)][None]}
+    tensors |= {name: tensor[side.rows] for name, (tensor, side) in embeddings.items()}
+    bias = ours.get("projection.bias", np.zeros(trained.tokenizers.tgt.vocab_size, np.float32))
+    return tensors | {BIAS: bias[tgt.rows][None]}
 
 
 def _config(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:

@@ -19,25 +19,23 @@ last. A model with ids in another order is imported too.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from dragoman.bundle import Card
+from dragoman.bundle import Bundle, Card
+from dragoman.bundle.parameters import parameter_shapes
+from dragoman.bundle.weights import Arrays
 from dragoman.config import Config, DataSettings, TokenizerSettings
-from dragoman.devices.device import build_without_values
 from dragoman.errors import ModelError
 from dragoman.exchange import marian_weights
 from dragoman.exchange.marian_config import MarianConfig, read_json, read_marian_config
 from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, POSITIONS, PROJECTION, SHARED, TensorFile
 from dragoman.exchange.sentencepiece_file import read_spm
-from dragoman.model.embedding import marian_positions
-from dragoman.model.parameters import replace_parameters
+from dragoman.inference.compiled.positions import position_tables
 from dragoman.model.trained import TrainedModel
-from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
@@ -62,7 +60,7 @@ class ImportedModel:
     Attributes
     ----------
     trained
-        The model on the CPU, in evaluation mode, with its tokenizers, settings and card.
+        The model on the CPU, with its tokenizers, settings and card.
     notes
         Clauses for the user about unsafe files and options that were left out.
     """
@@ -100,12 +98,13 @@ def import_marian(folder: Path, origin: str) -> ImportedModel:
     names = _embedding_names(tensors, marian)
     allowed = frozenset((SHARED, PROJECTION, *EMBEDDINGS.values()))
     marian_weights.require_shapes(tensors, _shapes_of(marian, names, tensors), allowed)
-    _check_positions(tensors)
-    model = _model(marian, tensors, names, _our_rows(src, marian), _our_rows(tgt, marian))
+    _check_positions(tensors, marian)
+    arrays = _arrays(marian, tensors, names, _our_rows(src, marian), _our_rows(tgt, marian))
     pair = TokenizerPair(Tokenizer("sentencepiece", src.tokenizer), Tokenizer("sentencepiece", tgt.tokenizer), False)
     config = _config(marian, pair, origin)
     pickled = [f"{tensors.path} is a pickle; only its tensors were read"] if tensors.path.suffix == ".bin" else []
-    return ImportedModel(TrainedModel(model, pair, config, _card(config, model, origin)), (*pickled, *marian.notes))
+    bundle = Bundle(arrays, pair, config, _card(config, pair, arrays, origin))
+    return ImportedModel(TrainedModel.from_bundle(bundle), (*pickled, *marian.notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +192,7 @@ def _embedding_names(tensors: TensorFile, marian: MarianConfig) -> dict[str, str
 
 def _shapes_of(marian: MarianConfig, names: dict[str, str], tensors: TensorFile) -> dict[str, tuple[int, ...]]:
     """The required shape of each tensor, by its name in the file."""
-    with build_without_values():
-        shapes = {name: tuple(one.shape) for name, one in Transformer(marian.model, 4, 4).named_parameters()}
+    shapes = parameter_shapes(marian.model, 4, 4)
     expected = {
         theirs: (shapes[ours][0] // len(group), *shapes[ours][1:])
         for ours, group in marian_weights.layer_tensors(marian.model).items()
@@ -208,11 +206,12 @@ def _shapes_of(marian: MarianConfig, names: dict[str, str], tensors: TensorFile)
     return expected | {name: (*present[name][:1], width) for name in POSITIONS if name in present}
 
 
-def _check_positions(tensors: TensorFile) -> None:
+def _check_positions(tensors: TensorFile, marian: MarianConfig) -> None:
     """Raise ModelError if the positions in the file are not the usual sinusoids, which Dragoman computes."""
+    table, _ = position_tables(marian.model, {})
     for name in POSITIONS:
         if shape := tensors.shapes().get(name):
-            error = (tensors.tensor(name) - marian_positions(shape[0], shape[1])).abs().max()
+            error = np.abs(tensors.tensor(name) - table(0, shape[0])).max(initial=0.0)
             if not error < _POSITION_TOLERANCE:
                 raise ModelError(
                     f"{tensors.path}: tensor `{name}` is not the table of sines and cosines (differs by {error:.2g}). "
@@ -220,30 +219,27 @@ def _check_positions(tensors: TensorFile) -> None:
                 )
 
 
-def _model(
+def _arrays(
     marian: MarianConfig, tensors: TensorFile, names: dict[str, str], src_rows: list[int], tgt_rows: list[int]
-) -> Transformer:
-    """Fill a model with the tensors of the file, in our order. `src_rows` and `tgt_rows` come from `_our_rows`."""
-    with build_without_values():
-        model = Transformer(marian.model, len(src_rows) + 1, len(tgt_rows) + 1)
+) -> Arrays:
+    """The parameters with the tensors of the file, in our order. `src_rows` and `tgt_rows` come from `_our_rows`."""
     groups = marian_weights.layer_tensors(marian.model).items()
-    ours = {name: torch.cat([tensors.tensor(theirs) for theirs in group]) for name, group in groups}
+    ours = {name: np.concatenate([tensors.tensor(theirs) for theirs in group]) for name, group in groups}
     for name, theirs in names.items():
         rows = src_rows if name == "src_embedding.weight" else tgt_rows
         ours[name] = _permute_rows(tensors.tensor(theirs), rows, 0.0)
-    bias = tensors.tensor(BIAS)[0] if BIAS in tensors.shapes() else torch.zeros(marian.tgt_vocab_size)
+    bias = tensors.tensor(BIAS)[0] if BIAS in tensors.shapes() else np.zeros(marian.tgt_vocab_size, np.float32)
     ours["projection.bias"] = _permute_rows(bias, tgt_rows, UNREACHABLE)
     # Our bos has the output row of Marian's padding. With renormalization its probability must be 0.
     if marian.renormalized:
         ours["projection.bias"][BOS_ID] = UNREACHABLE
-    return replace_parameters(model, ours).eval()
+    return {name: ours[name] for name in parameter_shapes(marian.model, len(src_rows) + 1, len(tgt_rows) + 1)}
 
 
-def _permute_rows(tensor: Tensor, rows: Iterable[int], padding: float) -> Tensor:
+def _permute_rows(tensor: NDArray[np.float32], rows: list[int], padding: float) -> NDArray[np.float32]:
     """The rows in our order, after a row for padding."""
-    first = torch.full_like(tensor[:1], padding)
     assert PAD_ID == 0
-    return torch.cat((first, tensor[torch.tensor(list(rows))]))
+    return np.concatenate((np.full_like(tensor[:1], padding), tensor[rows]))
 
 
 def _config(marian: MarianConfig, pair: TokenizerPair, origin: str) -> Config:
@@ -263,13 +259,13 @@ def _config(marian: MarianConfig, pair: TokenizerPair, origin: str) -> Config:
     )
 
 
-def _card(config: Config, model: Transformer, origin: str) -> Card:
+def _card(config: Config, pair: TokenizerPair, arrays: Arrays, origin: str) -> Card:
     return Card(
         src_lang=config.data.src_lang,
         tgt_lang=config.data.tgt_lang,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        src_vocab_size=model.src_vocab_size,
-        tgt_vocab_size=model.tgt_vocab_size,
+        parameters=sum(array.size for array in arrays.values()),
+        src_vocab_size=pair.src.vocab_size,
+        tgt_vocab_size=pair.tgt.vocab_size,
         versions=(("dragoman", __version__),),
         origin=f"{origin}, a Marian model in Hugging Face form",
     )

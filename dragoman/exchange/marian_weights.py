@@ -14,21 +14,24 @@ The names are those of `MarianMTModel.state_dict()` in transformers (`models/mar
 
 A pickle can run code when it is loaded. So the file is only loaded with `weights_only`, and only if it is not
 compressed: a small compressed file could expand to fill the memory. Shapes are compared with config.json before a
-tensor is copied. `marian_import` reads with this module, and `marian_export` writes with the same names.
+tensor is copied. `marian_import` reads with this module, and `marian_export` writes with the same names. Only pickles
+need torch.
 """
 
+import json
+import math
 import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from dragoman.config import ModelSettings
-from dragoman.errors import ModelError
+from dragoman.errors import ModelError, require_torch
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 BIAS = "final_logits_bias"
@@ -36,8 +39,8 @@ SHARED = "model.shared.weight"
 PROJECTION = "lm_head.weight"
 EMBEDDINGS = {side: f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")}
 POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
-_FLOATS = {torch.float32, torch.float16, torch.bfloat16}
-_FLOAT_NAMES = {"F32", "F16", "BF16"}
+# safetensors' names, and what numpy reads them as. It has no bfloat16, the upper half of a float32.
+_STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 class TensorFile(Protocol):
@@ -48,7 +51,7 @@ class TensorFile(Protocol):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes by name, read without allocating memory for the tensors."""
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> NDArray[np.float32]:
         """One tensor in float32."""
 
 
@@ -69,28 +72,37 @@ class _Safetensors:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with safe_open(path, framework="pt") as stream:
-                slices = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118 - no mapping
-                self._shapes = {name: tuple(one.get_shape()) for name, one in slices.items()}
-                strange = [name for name, one in slices.items() if one.get_dtype() not in _FLOAT_NAMES]
+            with safe_open(path, framework="np"):  # checks the header
+                pass
+            with path.open("rb") as stream:
+                size = int.from_bytes(stream.read(8), "little")
+                header = json.loads(stream.read(size))
         except (SafetensorError, OSError) as error:
             raise ModelError(f"{path} is not a readable safetensors file: {error}. Download the model again.") from None
-        if strange:
+        self._start = 8 + size
+        self._header = {name: one for name, one in sorted(header.items()) if name != "__metadata__"}
+        if strange := [name for name, one in self._header.items() if one["dtype"] not in _STORED]:
             raise ModelError(f"{path}: tensor `{strange[0]}` has no float type. Such a model cannot be imported.")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return self._shapes
+        return {name: tuple(one["shape"]) for name, one in self._header.items()}
 
-    def tensor(self, name: str) -> Tensor:
-        with safe_open(self.path, framework="pt") as stream:
-            tensor: Tensor = stream.get_tensor(name)
-        return tensor.float()
+    def tensor(self, name: str) -> NDArray[np.float32]:
+        one = self._header[name]
+        kind, shape, offset = one["dtype"], one["shape"], self._start + one["data_offsets"][0]
+        stored = np.fromfile(self.path, _STORED[kind], math.prod(shape), offset=offset).reshape(shape)
+        if kind == "BF16":
+            return (stored.astype(np.uint32) << 16).view(np.float32)
+        return stored.astype(np.float32, copy=False)
 
 
 class _Pickled:
     """A file in torch's pickle format. With `weights_only`, unpickling cannot create anything but tensors."""
 
     def __init__(self, path: Path) -> None:
+        require_torch(str(path))
+        import torch
+
         self.path = path
         try:
             archive = zipfile.is_zipfile(path)
@@ -102,13 +114,14 @@ class _Pickled:
             raise ModelError(f"{path} does not hold tensors alone: {reason}. Use {SAFETENSORS} instead.") from None
         if not isinstance(content, dict) or not all(_is_plain(name, value) for name, value in content.items()):
             raise ModelError(f"{path} does not hold a table of tensors. Use {SAFETENSORS} instead.")
-        self._content: dict[str, Tensor] = content
+        self._content: dict[str, Any] = content
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in self._content.items()}
 
-    def tensor(self, name: str) -> Tensor:
-        return self._content[name].detach().float().contiguous()
+    def tensor(self, name: str) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._content[name].detach().float().contiguous().numpy()
+        return found
 
 
 def _refuse_compressed(path: Path) -> None:
@@ -120,11 +133,13 @@ def _refuse_compressed(path: Path) -> None:
 
 def _is_plain(name: Any, value: Any) -> bool:
     """Whether this is a float tensor that fits into its storage, so not a small one expanded by strides of 0."""
+    import torch
+
     return (
         isinstance(name, str)
-        and isinstance(value, Tensor)
+        and isinstance(value, torch.Tensor)
         and value.layout == torch.strided
-        and value.dtype in _FLOATS
+        and value.dtype in (torch.float32, torch.float16, torch.bfloat16)
         and value.numel() * value.element_size() <= value.untyped_storage().nbytes()
     )
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
-from dragoman.bundle.weights import Arrays, check_stored_precision, stored_precision
+from dragoman.bundle.weights import Arrays, check_stored_precision, require_float32, stored_precision
 from dragoman.config import Config, ModelSettings
 from dragoman.devices.choice import choose_device
-from dragoman.errors import ModelError, require_torch
+from dragoman.errors import require_torch
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class LazyTransformer:
         with self._lock:
             if self._built is None:
                 require_torch("this use of a model")
-                self._check_float32()
+                require_float32(self._arrays)
                 import torch
 
                 from dragoman.model.transformer import Transformer
@@ -111,13 +111,6 @@ class LazyTransformer:
                 self._set(model.to(torch.device(self._device)).eval())
             assert self._built is not None
             return self._built
-
-    def _check_float32(self) -> None:
-        if (stored := self.stored_precision) != "float32":
-            raise ModelError(
-                f"the model's weights are stored in {stored}, which only beam search on a CPU can use. "
-                "Use the model that they were made from."
-            )
 
     def _set(self, model: "Transformer") -> None:
         self._parameters = list(model.parameters())
@@ -145,8 +138,12 @@ class TrainedModel:
     def load(cls, folder: Path, device: str = "auto") -> "TrainedModel":
         """Load a model folder in eval mode on `device`. Raises ModelError if it is missing, damaged or no model."""
         chosen = choose_device(device)
-        bundle = load_bundle(folder)
-        lazy: Any = LazyTransformer(bundle, chosen)
+        return cls.from_bundle(load_bundle(folder), chosen)
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle, device: str = "cpu") -> "TrainedModel":
+        """The model with the weights of `bundle`, whose memory it shares on a CPU."""
+        lazy: Any = LazyTransformer(bundle, device)
         return cls(lazy, bundle.tokenizers, bundle.config, bundle.card, bundle.fingerprint)
 
     @property

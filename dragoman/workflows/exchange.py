@@ -108,7 +108,7 @@ def export_model(
     if to == "int8":
         _quantize(find_folder(model, progress), folder)
         return folder
-    from dragoman.exchange.ctranslate2_export import export_ctranslate2  # torch: after the arguments are checked
+    from dragoman.exchange.ctranslate2_export import export_ctranslate2
     from dragoman.exchange.marian_export import export_marian
     from dragoman.model.trained import TrainedModel
 

@@ -1,10 +1,11 @@
-"""Translating, evaluating, checking and serving without torch. Results equal those with torch."""
+"""What runs without torch: everything but training and pictures. Results equal those with torch."""
 
 import contextlib
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -122,6 +123,48 @@ def test_commands_give_the_same_without_torch(files: Files, environment: dict[st
         assert one[1]
 
 
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_models_are_converted_and_averaged_the_same_without_torch(
+    small_marian: Path,
+    model_folder: Path,
+    other_model_folder: Path,
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ctranslate2")
+    run = tmp_path / "run"
+    for step, folder in enumerate((model_folder, other_model_folder), 1):
+        shutil.copytree(folder, run / "checkpoints" / f"step_{step:07d}")
+    commands = [
+        ["import", str(small_marian), "--out", "model"],
+        ["export", "model", "--to", "marian"],
+        ["export", "model", "--to", "ctranslate2"],
+        ["export", "model", "--to", "ctranslate2", "--quantization", "int8", "--out", "model-ctranslate2-int8"],
+        ["export", "model", "--to", "int8"],
+        ["translate", "model", "--text", "one", "--engine", "ctranslate2", "--inference.max-extra-tokens", "3"],
+        ["summary", "model"],
+        ["summary", "model-int8", "--json"],
+        ["summary", "--model.preset", "base", "--model.tie", "decoder", "--tokenizer.joint", "false"],
+        ["average", str(run), "--out", "mean"],
+    ]
+    found = []
+    for name in ("without", "with"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        answers = run_in_process(commands, environment)[0] if name == "without" else run_here(commands)
+        assert [answer[0] for answer in answers] == [0] * len(commands), answers
+        assert all(answer[1] for answer in answers)
+        found.append((answers, content_of(tmp_path / name)))
+    assert found[0] == found[1]
+    assert {Path(path).parts[0] for path in found[0][1]} == {
+        *("mean", "model", "model-marian", "model-ctranslate2", "model-ctranslate2-int8", "model-int8")
+    }
+
+
 def test_a_model_that_samples_is_scored_without_torch(
     files: Files, sampling_folder: Path, environment: dict[str, str]
 ) -> None:
@@ -154,9 +197,11 @@ def test_what_needs_torch_is_one_line(files: Files, environment: dict[str, str])
         "`dragoman inspect`": ["inspect", model, "one"],
         "training": ["train", "--src", src, "--tgt", ref, "--out", f"{model}-run"],
         "`dragoman plan`": ["plan", "--src", src, "--tgt", ref],
-        "`dragoman average`": ["average", model],
+        "`--plot`": ["summary", model, "--plot", "plot.png"],
     }
     answers, _ = run_in_process(list(features.values()), environment)
+    assert answers[-1][2] == f"dragoman: `--plot` {NEEDS.replace('torch', 'matplotlib')}\n"
+    answers[-1][2] = answers[-1][2].replace("matplotlib", "torch")
     assert [(code, out) for code, out, _ in answers] == [(2, "")] * len(features)
     for feature, (_, _, said) in zip(features, answers, strict=True):
         assert said == f"dragoman: {feature} {NEEDS}\n"
