@@ -1,11 +1,14 @@
-"""Codes and names of languages. Files, settings and clients write codes in many forms: EN, en_US, eng."""
+"""Codes and names of languages. Files, settings and clients write codes in many forms: EN, en_US, eng.
+
+langcodes checks and converts codes. It is imported inside functions, because that takes 30 ms and most programs only
+see common codes. Names are found in language_names.txt.
+"""
 
 import difflib
 import json
 import re
 from functools import lru_cache
-
-import langcodes
+from pathlib import Path
 
 from dragoman.errors import ConfigError
 
@@ -29,7 +32,15 @@ LANGUAGE_NAMES = dict(
 )
 """English names of languages by code."""
 _CODE = re.compile(r"([A-Za-z]{2,3}|[xX](?=[-_]))([-_][A-Za-z0-9]{1,8})*")
-_NAME = re.compile(r"[^\W\d_]{3,}([ '’()-]+[^\W\d_]+)*\)?")
+NAME = re.compile(r"[^\W\d_]{3,}([ '’()-]+[^\W\d_]+)*\)?")
+"""What may be the name of a language."""
+_NAMES_FILE = Path(__file__).with_name("language_names.txt")
+_FEWEST_LETTERS = 4
+"""The fewest letters of a name that other words may follow, as in "Hakka dialect"."""
+_STANDARD = frozenset(LANGUAGE_NAMES) - {"tl"}
+"""Codes that need no conversion. The standard code of Tagalog is fil."""
+_NO_COUNTRY = re.compile(r"aa|q[m-z]|x[a-jl-z]|zz")
+"""Codes that ISO 3166 leaves to private use."""
 _NO_LANGUAGE = frozenset({"und", "mul", "zxx", "mis"})
 _LONGEST_NAME = 60
 
@@ -41,17 +52,28 @@ def language_code(text: str) -> str:
     Returns "" if `text` is not a language. Codes must be registered (BCP 47) or private, such as x-mine.
     """
     text = text.strip()
+    if text in _STANDARD:
+        return text
     if _CODE.fullmatch(text):
+        import langcodes
+
         if not langcodes.tag_is_valid(text):
             return ""
         code = langcodes.standardize_tag(text)
         return "" if code.partition("-")[0] in _NO_LANGUAGE else code
-    if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
-        return ""
-    try:
-        return langcodes.find(text).to_tag()
-    except LookupError:
-        return ""
+    return _code_of_name(text) if len(text) <= _LONGEST_NAME and NAME.fullmatch(text) else ""
+
+
+def _code_of_name(text: str) -> str:
+    """The code of the language with this name, or with the longest name that the text begins with."""
+    name = re.sub("[(),]", "", text.casefold().replace("’", "'").replace("-", " ")).strip()
+    content = _NAMES_FILE.read_bytes()
+    for end in (len(name), *range(len(name) - 1, _FEWEST_LETTERS - 1, -1)):
+        place = content.find(f"|{name[:end]}|".encode())
+        if place >= 0:
+            line = content[content.rfind(b"\n", 0, place) + 1 : place]
+            return line.partition(b"|")[0].decode()
+    return ""
 
 
 def check_language(text: str, place: str) -> str:
@@ -71,10 +93,12 @@ def check_language(text: str, place: str) -> str:
 
 def _suggest_language_of_country(country: str) -> list[str]:
     """The main language of a country, if `country` is a country code such as cz, dk or jp."""
-    if not re.fullmatch(r"[A-Za-z]{2}", country):
+    import langcodes
+
+    if not re.fullmatch(r"[A-Za-z]{2}", country) or _NO_COUNTRY.fullmatch(country.lower()):
         return []
     found = langcodes.Language.get(f"und-{country}")
-    if found.territory_name().startswith("Unknown"):
+    if not found.is_valid():
         return []
     language = found.maximize().language
     return [name_with_code(language)] if language else []
@@ -88,6 +112,10 @@ def is_code(text: str) -> bool:
 @lru_cache(maxsize=1 << 12)
 def _two_letters(language: str) -> str:
     """The code with two letters if one exists. Mandarin becomes Chinese."""
+    if language in _STANDARD:
+        return language
+    import langcodes
+
     if not langcodes.tag_is_valid(language):
         return language
     standard = langcodes.standardize_tag(language).partition("-")[0]

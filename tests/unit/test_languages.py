@@ -1,9 +1,27 @@
 """Language codes in the forms that files, settings and clients use."""
 
-import pytest
+import json
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
 
+import langcodes
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dragoman import languages
 from dragoman.errors import ConfigError
-from dragoman.languages import LANGUAGE_NAMES, check_language, is_code, language_code, main_language, normalize_code
+from dragoman.languages import (
+    LANGUAGE_NAMES,
+    NAME,
+    check_language,
+    is_code,
+    language_code,
+    main_language,
+    normalize_code,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +56,11 @@ def test_every_language_with_two_letters_has_its_form_of_three() -> None:
         ("german", "de"),
         ("Deutsch", "de"),
         ("日本語", "ja"),
+        ("İngilizce", "en"),
+        ("Brazilian Portuguese", "pt-BR"),
+        ("Simplified CHINESE", "zh-Hans"),
+        ("Hakka dialect", "hak"),
+        ("tl", "fil"),
         ("Upper Sorbian", "hsb"),
         ("Portuguese (Brazil)", "pt"),
         ("zh-Hant", "zh-Hant"),
@@ -75,3 +98,54 @@ def test_every_name_is_converted_back_to_its_code() -> None:
     wrong = {code: found for code, name in LANGUAGE_NAMES.items() if (found := language_code(name)) != code}
     assert wrong.keys() <= {"pt-BR", "zh-Hans", "zh-Hant"}  # forms of one language
     assert all(map(is_code, LANGUAGE_NAMES))
+
+
+def library_code(text: str) -> str:
+    """The code of a name according to langcodes with its data."""
+    try:
+        return langcodes.find(text).to_tag() if NAME.fullmatch(text) and len(text) <= 60 else ""
+    except LookupError:
+        return ""
+
+
+@lru_cache(maxsize=1)
+def library_names() -> dict[str, str]:
+    names = pytest.importorskip("language_data.names", reason="the extra dev is not installed")
+    trie = names.load_trie(str(Path(names.__file__).parent / "data/trie/und/name_to_language.marisa"))
+    return {name: trie[name][0].decode() for name in trie.keys()}  # noqa: SIM118
+
+
+def test_the_file_has_every_name_of_langcodes() -> None:
+    lines = languages._NAMES_FILE.read_text(encoding="utf-8").splitlines()
+    entries = [line.split("|") for line in lines if not line.startswith("#")]
+    found = {name: code for code, *names in entries for name in names[:-1]}
+    expected = {name: code for name, code in library_names().items() if NAME.fullmatch(name)}
+    assert {name: found.get(name) for name in expected} == {
+        name: langcodes.standardize_tag(code) if "-" in code else code for name, code in expected.items()
+    }
+
+
+@given(st.data())
+def test_names_mean_what_they_mean_in_langcodes(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from([*library_names()]))
+    change = data.draw(st.sampled_from([str, str.title, str.upper, lambda text: text[:-1], lambda text: text[1:]]))
+    text = change(name) + data.draw(st.sampled_from(["", "isch", " language", " (formal)", "-x"]))
+    assume(not languages._CODE.fullmatch(text.strip()))
+    assert language_code(text) == library_code(text.strip())
+
+
+def test_common_codes_are_their_own_standard_form() -> None:
+    assert [langcodes.standardize_tag(code) for code in languages._STANDARD] == list(languages._STANDARD)
+
+
+def test_common_codes_do_not_import_langcodes() -> None:
+    program = """
+import json, sys
+from dragoman.languages import LANGUAGE_NAMES, check_language, language_code, main_language, name_with_code
+for code in LANGUAGE_NAMES.keys() - {"tl"}:
+    check_language(code, ""), main_language(code), name_with_code(code)
+language_code("Tschechisch")
+json.dump([name for name in ("langcodes", "language_data") if name in sys.modules], sys.stdout)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
