@@ -12,13 +12,14 @@ import re
 import shlex
 from functools import lru_cache, partial
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, Template
-from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from dragoman.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -63,17 +64,19 @@ def docs_page(base_url: str, with_page: bool = True) -> Response:
 
 
 @lru_cache(maxsize=1)
-def _docs_template() -> Template:
+def _docs_template() -> "Template":
+    from jinja2 import Environment
+    from markupsafe import Markup, escape
+
+    def mark_code(text: str) -> Markup:
+        """Escape a text and put its backquoted parts into code elements."""
+        return Markup(_BACKQUOTED.sub(r"<code>\1</code>", str(escape(text))))
+
     environment = Environment(autoescape=True)
     environment.filters |= {
-        "coded": _mark_code,
+        "coded": mark_code,
         "compact": partial(json.dumps, ensure_ascii=False),
         "indented": partial(json.dumps, ensure_ascii=False, indent=1),
         "quoted": shlex.quote,
     }
     return environment.from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
-
-
-def _mark_code(text: str) -> Markup:
-    """Escape a text and put its backquoted parts into code elements."""
-    return Markup(_BACKQUOTED.sub(r"<code>\1</code>", str(escape(text))))

@@ -6,9 +6,8 @@ file.
 
 import codecs
 import io
+from functools import lru_cache
 from typing import Any, BinaryIO, cast
-
-from charset_normalizer.constant import IANA_SUPPORTED
 
 from dragoman.config.fields import did_you_mean, quote_value
 from dragoman.errors import ConfigError, DataError
@@ -28,9 +27,9 @@ def check_encoding(name: str, place: str) -> str:
     ConfigError
         For any other name. `place` is the setting or flag that the message blames.
     """
-    if not name or _codec(name) in _SUPPORTED:
+    if not name or _codec(name) in _supported_codecs():
         return name
-    hint = did_you_mean(name.lower(), {display_name(codec).lower() for codec in _SUPPORTED})
+    hint = did_you_mean(name.lower(), {display_name(codec).lower() for codec in _supported_codecs()})
     hint = hint or " Write a name such as `windows-1250`."
     raise ConfigError(f"{place} is {quote_value(name)}, which is not a text encoding.{hint}")
 
@@ -52,7 +51,12 @@ def _codec(name: str) -> str:
         return ""
 
 
-_SUPPORTED = {_codec(name) for name in IANA_SUPPORTED} | {_UTF_8, "utf-8-sig"} - {""}
+@lru_cache(maxsize=1)
+def _supported_codecs() -> frozenset[str]:
+    """The codecs of text. Finding them imports all, which takes 40 ms."""
+    from charset_normalizer.constant import IANA_SUPPORTED
+
+    return frozenset({_codec(name) for name in IANA_SUPPORTED} | {_UTF_8, "utf-8-sig"} - {""})
 
 
 def recode_to_utf8(stream: "io.BufferedReader[Any]", encoding: str, name: str) -> BinaryIO:

@@ -1,0 +1,61 @@
+"""The start of a command imports nothing that the command does not use, because imports take time and memory."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+UNUSED = {
+    "huggingface_hub",
+    "jinja2",
+    "langcodes",
+    "lxml",
+    "matplotlib",
+    "py3langid",
+    "rich",
+    "sacrebleu",
+    "torch",
+}
+SERVER = {"asyncio", "prometheus_client", "starlette", "uvicorn"}
+HELP = """
+import json, sys
+import dragoman.cli.serve
+from dragoman.cli.main import run_command
+assert run_command(["translate", "--help"]) == 0
+json.dump(list(sys.modules), sys.stderr)
+"""
+TRANSLATE = """
+import json, sys
+from dragoman.cli.main import run_command
+assert run_command(["translate", "demo", "--text", "Where is the station?"]) == 0
+json.dump(list(sys.modules), sys.stderr)
+"""
+# A server up to the moment when /readyz answers 200.
+SERVE = """
+import asyncio, json, sys
+from dragoman.cli.main import run_command
+from dragoman.serving.http import server
+
+def run_server(app, service, *rest):
+    asyncio.run(service.start())
+    assert service.status == "ok"
+
+server.run_server = run_server
+assert run_command(["serve", "demo", "--port", "0"]) == 0
+json.dump(list(sys.modules), sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "unused"),
+    [
+        pytest.param(HELP, UNUSED | SERVER | {"charset_normalizer", "numpy", "tokenizers"}, id="help"),
+        pytest.param(TRANSLATE, UNUSED | SERVER, id="translate"),
+        pytest.param(SERVE, UNUSED, id="serve"),
+    ],
+)
+def test_a_command_starts_without_modules_that_it_does_not_use(program: str, unused: set[str]) -> None:
+    pytest.importorskip("starlette")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert unused & set(json.loads(done.stderr.splitlines()[-1])) == set()
