@@ -23,10 +23,10 @@ from dragoman.config import InferenceSettings, TrainSettings
 from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import load_batch
+from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.searches import CompiledSearch, StepSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.inference.verification import FullPasses
 from dragoman.model.trained import TrainedModel
 from dragoman.training.step import dropout, fused
 from dragoman.training.step.gradients import Gradients

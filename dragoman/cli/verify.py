@@ -51,6 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     holds = not any(check.differences for check in found.checks) and (resume is None or resume.exact)
     if options.json:
         facts = {"model": str(found.model), "texts": found.num_texts, "from": found.origin}
+        facts |= {"reference": found.reference}
         facts |= {"holds": holds and (None if problem else True), "checks": [asdict(check) for check in found.checks]}
         facts |= {"resume": asdict(resume) if resume else None} | ({"not_verified": str(problem)} if problem else {})
         print(json.dumps(facts, ensure_ascii=False))
@@ -107,7 +108,7 @@ def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
 
 
 def _verdict(found: TranslationChecks) -> Iterator[str]:
-    from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE
+    from dragoman.inference.verification import LOG_PROB_TOLERANCE, ONE_BY_ONE, TIE
 
     different = sum(len(check.differences) for check in found.checks)
     for check in found.checks:
@@ -117,8 +118,12 @@ def _verdict(found: TranslationChecks) -> Iterator[str]:
             yield f"  expected  {one.expected}"
             yield f"  found     {one.found}  (log_prob differs by {one.log_prob_difference:.1e})"
     yield ""
-    yield "The reference computes each step from scratch in float32, without padding or cache."
+    if found.reference == ONE_BY_ONE:
+        yield "The reference translates one text at a time in float32. Without torch, caches are not verified."
+    else:
+        yield "The reference computes each step from scratch in float32, without padding or cache."
     yield f"same: the text of the reference, with a log_prob at most {LOG_PROB_TOLERANCE:g} away."
-    yield f"ties: a text that the reference gives if its log-probabilities move by {TIE:g} per token."
+    if found.reference != ONE_BY_ONE:
+        yield f"ties: a text that the reference gives if its log-probabilities move by {TIE:g} per token."
     total = found.num_texts * len(found.checks)
     yield f"{'DIFFERENT' if different else 'ok'}: {different:,} of {total:,} translations differ from the reference."

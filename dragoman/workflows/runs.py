@@ -93,12 +93,15 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
         If the folder is not a run.
     """
     folder = resolve_model_folder(run)
-    from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
+    from dragoman.model.trained import TrainedModel
+    from dragoman.visualization.figures.figure import has_matplotlib
     from dragoman.visualization.report.report import write_report
     from dragoman.visualization.report.run_facts import read_run
 
     read_run(run)  # raises for a folder that is not a run, before anything is loaded or translated
     progress.note(f"the model is {folder}")
+    if not has_matplotlib():
+        progress.note("matplotlib is not installed, so the report has no figures")
     return write_report(run, _translate_test(run, TrainedModel.load(folder, device), progress))
 
 

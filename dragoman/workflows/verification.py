@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from dragoman.errors import DataError, DragomanError
+from dragoman.bundle import resolve_model_folder
+from dragoman.errors import DataError, DragomanError, has_torch, require_torch
 from dragoman.text.lines import read_lines
 from dragoman.training.run.frozen_settings import check_resumable
 from dragoman.workflows.progress import QUIET, Progress
@@ -62,11 +63,15 @@ class VerificationRequest:
 
 @dataclass(frozen=True, slots=True)
 class TranslationChecks:
-    """The model folder, the number of texts and their origin, and the result for each way to translate."""
+    """The model folder, the number of texts and their origin, and the result for each way to translate.
+
+    The reference of the checks is "definition", or "one by one" without torch.
+    """
 
     model: Path
     num_texts: int
     origin: str
+    reference: str
     checks: "tuple[Check, ...]"
 
 
@@ -94,10 +99,8 @@ def verify_translating(request: VerificationRequest, progress: Progress = QUIET)
     ResumingNotVerified
         If resuming is to be tested later, but the run cannot be resumed. This is checked before the work.
     """
-    from dragoman.bundle import resolve_model_folder
-
     folder = resolve_model_folder(request.model)
-    from dragoman.inference.verification import verify_translations  # torch: only once the arguments are right
+    from dragoman.inference.verification import ONE_BY_ONE, verify_translations
     from dragoman.model.trained import TrainedModel
 
     trained = TrainedModel.load(folder, request.device)
@@ -113,7 +116,8 @@ def verify_translating(request: VerificationRequest, progress: Progress = QUIET)
     for check in verify_translations(trained, texts, beam_sizes):
         progress.result(check)
         checks.append(check)
-    return TranslationChecks(folder, len(texts), origin, tuple(checks))
+    reference = "definition" if has_torch() else ONE_BY_ONE
+    return TranslationChecks(folder, len(texts), origin, reference, tuple(checks))
 
 
 def verify_resuming(request: VerificationRequest, progress: Progress = QUIET) -> "ResumeReport | None":
@@ -134,14 +138,16 @@ def verify_resuming(request: VerificationRequest, progress: Progress = QUIET) ->
     Raises
     ------
     ResumingNotVerified
-        If the run has no intact checkpoint, or if training fails.
+        If the run has no intact checkpoint, if training fails, or without torch.
     """
     if not request.resumes:
         return None
-    from dragoman.training.verification import verify_resume
-
-    progress.note(f"training copies of {request.model} for {request.steps} steps, once without and once with a kill")
     try:
+        require_torch("resuming a run")
+        from dragoman.training.verification import verify_resume
+
+        copies = f"copies of {request.model} for {request.steps} steps"
+        progress.note(f"training {copies}, once without and once with a kill")
         return verify_resume(request.model, request.steps)
     except DragomanError as error:
         raise ResumingNotVerified(str(error)) from None

@@ -28,9 +28,9 @@ from dragoman.errors import ModelError
 from dragoman.inference import searches
 from dragoman.inference.compiled.weights import unsupported_reason
 from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Search, Source
-from dragoman.inference.verification import FullPasses
 from dragoman.kernels.compiling import can_compile
 from dragoman.kernels.jit import FEATURES
 from dragoman.model.transformer import Transformer

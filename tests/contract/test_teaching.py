@@ -10,8 +10,8 @@ from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.soft_targets import TOP_TOKENS
 from dragoman.data.store import PairStore, write_store
 from dragoman.data.stream import BatchStream, StepPlan, load_batch
+from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.search.step_model import Ensemble
-from dragoman.inference.verification import FullPasses
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 from dragoman.training.step.gradients import Gradients

@@ -20,6 +20,7 @@ pytest.importorskip("numba", reason="without torch, machine code translates")
 
 from dragoman.bundle import Card
 from dragoman.config import Config, DataSettings, InferenceSettings, TokenizerSettings
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from tests.contract.random_models import random_transformer
@@ -163,6 +164,52 @@ def test_models_are_converted_and_averaged_the_same_without_torch(
     assert {Path(path).parts[0] for path in found[0][1]} == {
         *("mean", "model", "model-marian", "model-ctranslate2", "model-ctranslate2-int8", "model-int8")
     }
+
+
+@pytest.fixture(scope="module")
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps with a test set."""
+    folder = tmp_path_factory.mktemp("trained")
+    pairs = load_phrasebook().generate(seed=5, count=120)
+    for name, part in (("train", pairs[:100]), ("test", pairs[100:])):
+        (folder / f"{name}.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part))
+    flags = {
+        "--data": folder / "train.tsv", "--data.test": folder / "test.tsv", "--data.src-lang": "en",
+        "--data.tgt-lang": "de", "--model.preset": "custom", "--model.d-model": 16, "--model.d-ff": 16,
+        "--model.num-encoder-layers": 1, "--model.num-decoder-layers": 1, "--tokenizer.vocab-size": 300,
+        "--train.max-steps": 2, "--validate.every-steps": 2, "--train.log-every-steps": 1,
+        "--inference.max-extra-tokens": 3, "--out": folder / "run",
+    }  # fmt: skip
+    [(code, _, said)] = run_here([["train", *(str(word) for flag in flags.items() for word in flag)]])
+    assert code == 0, said
+    return folder / "run"
+
+
+def test_a_run_is_verified_and_reported_without_torch(
+    files: Files, trained_run: Path, environment: dict[str, str]
+) -> None:
+    run = str(trained_run)
+    expected = (trained_run / "report.html").read_text()
+    commands = [
+        ["verify", run, "--src", str(files.src)],
+        ["verify", run, "--steps", "0", "--json"],
+        ["report", run],
+    ]
+    (verified, as_json, reported), _ = run_in_process(commands, environment)
+    assert verified[0] == 3
+    assert "Without torch, caches are not verified.\nsame: " in verified[1]
+    assert "ok: 0 of 30 translations differ from the reference." in verified[1]
+    assert f"could not verify resuming: resuming a run {NEEDS} Use `--steps 0`" in verified[2]
+    facts = json.loads(as_json[1])
+    assert (as_json[0], facts["reference"], facts["holds"], len(facts["checks"])) == (0, "one by one", True, 6)
+    assert (reported[0], reported[1]) == (0, f"{trained_run / 'report.html'}\n")
+    assert "matplotlib is not installed, so the report has no figures" in reported[2]
+    left_out = re.compile(
+        r"<figure>.*?</figure>\n|<p class=\"note\">The (figures are left|training loss).*?</p>\n", re.DOTALL
+    )
+    found = (trained_run / "report.html").read_text()
+    assert found.count("The figures are left out, because matplotlib is not installed.") == 1
+    assert left_out.sub("", found) == left_out.sub("", expected)
 
 
 def test_a_model_that_samples_is_scored_without_torch(

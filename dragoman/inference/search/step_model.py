@@ -1,7 +1,7 @@
 """The interface between searches and models: three verbs, `start`, `step` and `reorder`.
 
 A search accepts any model with these verbs: `tensors.fast_model.FastModel`, an `Ensemble` of models, the slow reference
-`verification.FullPasses`, or a table of probabilities in tests.
+`full_passes.FullPasses`, or a table of probabilities in tests.
 """
 
 import math

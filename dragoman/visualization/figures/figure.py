@@ -153,8 +153,13 @@ def check_figure_path(path: Path, name: str = "path") -> None:
     if ending not in _FORMATS:
         hint = did_you_mean(ending, _FORMATS) or f" Use a name that ends in .{', .'.join(_FORMATS)}."
         raise ConfigError(f"`{path}` does not have the extension of a figure.{hint}")
-    if find_spec("matplotlib") is None:
+    if not has_matplotlib():
         raise MissingExtraError(f"`{name}`", "matplotlib")
+
+
+def has_matplotlib() -> bool:
+    """Whether matplotlib is installed, without importing it."""
+    return find_spec("matplotlib") is not None
 
 
 def svg_of(figure: "Figure") -> str:

@@ -21,6 +21,7 @@ from markupsafe import Markup
 from dragoman.evaluation.checklists import PhenomenonCount, Translate, check_phenomena
 from dragoman.files import write_file
 from dragoman.text.surrogates import replace_surrogates
+from dragoman.visualization.figures.figure import has_matplotlib
 from dragoman.visualization.report.inline import inline_svg
 from dragoman.visualization.report.report_sentences import ReportSentence, choose_sentences, clip_text
 from dragoman.visualization.report.run_facts import RunFacts, read_run
@@ -79,6 +80,7 @@ def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
         title=f"{facts.card.src_lang or '?'} → {facts.card.tgt_lang or '?'}",
         tiles=_tiles(facts, test),
         charts=_charts(facts),
+        has_matplotlib=has_matplotlib(),
         test=test,
         sentences=sentences,
         findings=findings,
@@ -123,8 +125,13 @@ def _short(number: float) -> str:
 
 
 def _charts(facts: RunFacts) -> dict[str, Markup]:
-    """The figures as elements, each in a wide and a narrow version of which the style shows one. No data, no figure."""
+    """The figures as elements, each in a wide and a narrow version of which the style shows one.
+
+    No data, no figure. Empty without matplotlib.
+    """
     charts: dict[str, Markup] = {}
+    if not has_matplotlib():
+        return charts
     sides = facts.card.src_lang or "source", facts.card.tgt_lang or "target"
     lengths = partial(draw_lengths, facts.src_lengths, facts.tgt_lengths, *sides)
     for name, draw, text in (

@@ -4,12 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from numpy.typing import NDArray
 
-from dragoman.data.stream import collate
-from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
+from dragoman.inference.alignment import Aligner
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 from dragoman.text.tokenization.tokenizer import Tokenizer
@@ -39,18 +36,15 @@ def cross_attention_of(trained: TrainedModel) -> Alignment:
     over the tokens of a target word. Weight on the end token belongs to no word. Texts longer than the training limit,
     which the translator splits, are not aligned.
     """
-    longest = min(trained.config.data.max_tokens, (trained.model.max_positions or 1 << 30) - 1)
+    longest = min(trained.config.data.max_tokens, (trained.lazy.max_positions or 1 << 30) - 1)
+    aligner = Aligner([trained.lazy], trained.tokenizers)
 
-    @torch.inference_mode()
     def align(source: str, output: str) -> WordWeights | None:
         src_ids = trained.tokenizers.src.encode(source)
         tgt_ids = trained.tokenizers.tgt.encode(output)
         if not src_ids or not tgt_ids or max(len(src_ids), len(tgt_ids)) > longest:
             return None
-        batch = collate([np.asarray(src_ids)], [np.asarray(tgt_ids)]).to(trained.model.device)
-        cross = trained.model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross
-        weights = cross[alignment_layer(len(cross))][0].float().cpu()
-        links = attention_links(weights, len(src_ids), len(tgt_ids), DEFAULT_READING)
+        [links] = aligner.weights([(src_ids, tgt_ids)])
         src, src_texts = _words(trained.tokenizers.src, src_ids)
         tgt, tgt_texts = _words(trained.tokenizers.tgt, tgt_ids)
         return WordWeights(src_texts, tgt_texts, tuple(map(tuple, _sum_by_word(links, src, tgt).tolist())))
@@ -58,10 +52,10 @@ def cross_attention_of(trained: TrainedModel) -> Alignment:
     return align
 
 
-def _sum_by_word(weights: Float[Tensor, "T S"], src: tuple[Word, ...], tgt: tuple[Word, ...]) -> Float[Tensor, "P R"]:
-    """Convert token weights to word weights: sum over source tokens, mean over target tokens."""
-    by_source = torch.stack([weights[:, word.start : word.stop].sum(1) for word in src], dim=1)
-    return torch.stack([by_source[word.start : word.stop].mean(0) for word in tgt])
+def _sum_by_word(weights: NDArray[np.float32], src: tuple[Word, ...], tgt: tuple[Word, ...]) -> NDArray[np.float32]:
+    """Convert token weights (T, S) to word weights: sum over source tokens, mean over target tokens."""
+    by_source = np.stack([weights[:, word.start : word.stop].sum(1) for word in src], 1)
+    return np.stack([by_source[word.start : word.stop].mean(0) for word in tgt])
 
 
 def _words(tokenizer: Tokenizer, ids: list[int]) -> tuple[tuple[Word, ...], tuple[str, ...]]:

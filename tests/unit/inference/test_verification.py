@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from dragoman.inference import verification
+from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.search.step_model import Predictions
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.tensors import fast_model
 from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.inference.verification import Check, FullPasses, verify_translations
+from dragoman.inference.verification import Check, verify_translations
 from dragoman.model import transformer
 from dragoman.model.masks import padding_mask
 from dragoman.model.trained import TrainedModel

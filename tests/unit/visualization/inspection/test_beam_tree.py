@@ -5,7 +5,7 @@ import torch
 
 from dragoman.config import InferenceSettings
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.verification import FullPasses
+from dragoman.inference.search.full_passes import FullPasses
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.control_ids import EOS_ID
 from dragoman.visualization.inspection.beam_tree import trace_search
