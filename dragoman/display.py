@@ -1,8 +1,8 @@
-"""How records display themselves in a notebook: tables without colours, so that dark themes work, and whole pages."""
+"""How records display themselves: tables of text, and tables and whole pages in a notebook, without colours."""
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
@@ -14,6 +14,15 @@ def ipython_shell() -> Any:
     """The shell of IPython that runs this code, or None. In a notebook, it has a `kernel`."""
     ipython = sys.modules.get("IPython")
     return None if ipython is None else ipython.get_ipython()
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, the first column aligned left and the others right."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for first, *others in lines:
+        cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from dragoman.cli.arguments import ArgumentParser, file_name, layout_from
 from dragoman.cli.evaluate import add_scoring_flags
 from dragoman.cli.models import model_request
+from dragoman.display import text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
 from dragoman.kernels.compiling import announce_compiling
@@ -66,14 +67,14 @@ def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:
     yield f"B  {options.b}"
     yield f"{found.num_sentences:,} sentences; in brackets 95 % of {RESAMPLES:,} resampled tests (seed {SEED})"
     yield ""
-    yield from _table(
+    yield from text_table(
         ("", "A", "B", "B - A", "p bootstrap", f"p of {TRIALS:,} shuffles", ""), map(_metric_row, found.metrics)
     )
     yield ""
     yield found.verdict
     yield f"By sentence (chrF2) B wins {found.b_wins:,}, loses {found.b_losses:,}; {found.ties:,} are equal."
     yield ""
-    yield from _table(
+    yield from text_table(
         ("source characters", "sentences", "A chrF2", "B chrF2", "B wins", "B loses"),
         (
             (f"{one.shortest} to {one.longest}", f"{one.sentences:,}", f"{one.a_chrf:.1f}", f"{one.b_chrf:.1f}",
@@ -82,7 +83,7 @@ def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:
         ),
     )  # fmt: skip
     yield ""
-    yield from _table(
+    yield from text_table(
         (f"words seen in {options.train or 'the references'}", "words", "A has", "B has"),
         (
             (_times(one), f"{one.words:,}", f"{one.a_found / one.words:.1%}", f"{one.b_found / one.words:.1%}")
@@ -115,12 +116,3 @@ def _times(group: RarityGroup) -> str:
     if group.at_most <= 1:
         return ("never", "once")[group.at_most]
     return f"{group.at_least} to {group.at_most} times"
-
-
-def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
-    """The rows in columns, the first aligned left and the others right."""
-    lines = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for first, *others in lines:
-        cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-        yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()

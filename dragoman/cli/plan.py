@@ -3,19 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.table import Table
 
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.train import add_data_flags, run_request
 from dragoman.training.run.log import finite_or_none
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.progress import TerminalProgress
-
-if TYPE_CHECKING:
-    from dragoman.workflows.training.planning import Plan
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,7 +26,7 @@ def run(arguments: Sequence[str]) -> int:
         found = {name: {key: finite_or_none(value) for key, value in part.items()} for name, part in parts.items()}
         print(json.dumps(asdict(plan.size) | found))
     else:
-        _print(plan)
+        print(plan)
     return 0
 
 
@@ -43,10 +36,3 @@ def build_parser() -> ArgumentParser:
     add_data_flags(parser)
     parser.add_switch("--json", "Print JSON instead of a table")
     return parser
-
-
-def _print(plan: "Plan") -> None:
-    table = Table(box=None, show_header=False)
-    for name, value in plan.rows():
-        table.add_row(name, value)
-    Console(highlight=False, markup=False).print(table)

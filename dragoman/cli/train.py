@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from rich.console import Console
-from rich.table import Table
-
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, listed_name, overrides_of, path_name
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import chosen_keys
+from dragoman.display import text_table
 from dragoman.errors import ConfigError
 from dragoman.interrupts import interrupts
 from dragoman.kernels.compiling import announce_compiling
@@ -148,26 +146,23 @@ class _TrainingProgress(TerminalProgress):
 
 
 def _print_counts(counts: PairCounts) -> None:
-    table = Table("cleaning", "pairs", "share", box=None)
-    for name, count, share in counts.cleaning.rows():
-        table.add_row(name, f"{count:,}", f"{share:.1%}")
-    table.add_row("validation", f"{counts.dev:,}", "")
+    rows = [(name, f"{count:,}", f"{share:.1%}") for name, count, share in counts.cleaning.rows()]
+    rows.append(("validation", f"{counts.dev:,}", ""))
     if counts.test is not None:
-        table.add_row("test", f"{counts.test:,}", "")
-    Console(stderr=True).print(table)
+        rows.append(("test", f"{counts.test:,}", ""))
+    print(*text_table(("cleaning", "pairs", "share"), rows), sep="\n", file=sys.stderr)
 
 
 def _print_changes(changes: Sequence[ScoreChange]) -> None:
     """Print the scores before and after fine-tuning, and the signature of each metric."""
-    table = Table("data", "metric", "before", "after", "difference", box=None)
+    rows = []
     for one in changes:
         before, after = one.before.value, one.after.value
-        row = (f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}")
-        table.add_row(f"{one.data} ({one.num_sentences} sentences)", one.before.name, *row)
-    output = Console(highlight=False, markup=False, soft_wrap=True)
-    output.print(table)
+        scores = (f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}")
+        rows.append((f"{one.data} ({one.num_sentences} sentences)", one.before.name, *scores))
+    print(*text_table(("data", "metric", "before", "after", "difference"), rows), sep="\n")
     for name, signature in {one.before.name: one.before.signature for one in changes}.items():
-        output.print(f"{name}: {signature}")
+        print(f"{name}: {signature}")
     sys.stdout.flush()
 
 

@@ -4,21 +4,19 @@ Workflows print nothing themselves. They call a `Progress`: `TerminalProgress` p
 `NotebookProgress` (`workflows/api/notebook.py`) updates one display, and `QUIET` ignores every report.
 """
 
+import math
+import shutil
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from dragoman.counting import counting
 from dragoman.messages import say
-from dragoman.training.run.log import LogDisplay, LogLines
+from dragoman.training.run.log import LogDisplay, LogLines, duration
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
-
-_SILENCE_SECONDS = 20.0
+_SILENCE_SECONDS, _REDRAW_SECONDS = 20.0, 0.1
+_BAR_CHARS = 30
 
 
 class Progress:
@@ -63,11 +61,10 @@ class TerminalProgress(Progress):
     """Prints notes and stages on stderr. A stage is a bar on a terminal, or a line every 20 seconds elsewhere."""
 
     def __init__(self) -> None:
-        self.log = LogLines(sys.stderr)
+        self._lines = self.log = LogLines(sys.stderr)
         self._stage, self._last_time = "", 0.0
         self._live = sys.stderr.isatty()
-        self._bar: Bar | None = None
-        self._task: TaskID | None = None
+        self._bar: _Bar | None = None
 
     def note(self, text: str) -> None:
         """Print a note."""
@@ -90,7 +87,7 @@ class TerminalProgress(Progress):
         """Leave the bar as it is, and print below it from now on."""
         self._stage = ""
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.end()
             self._bar = None
 
     def result(self, part: object) -> None:
@@ -98,22 +95,38 @@ class TerminalProgress(Progress):
         self.end_stage()
 
     def _show_bar(self, name: str, done: int, total: int | None, unit: str) -> None:
-        if self._bar is None or self._task is None or name != self._stage:
+        if self._bar is None or name != self._stage:
             self.end_stage()
-            self._bar = _new_bar()
-            self._task = self._bar.add_task(name, total=total, count="")
-            self._bar.start()
-        self._bar.update(self._task, completed=done, total=total, count=count_text(done, total, unit))
+            self._bar = _Bar(name, self._lines)
+        self._bar.update(done, total, unit)
 
 
-def _new_bar() -> "Bar":
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+class _Bar:
+    """A line of the terminal with the name of a stage, a bar, the count and the time left."""
 
-    bar = BarColumn(complete_style="blue", finished_style="blue", pulse_style="blue")
-    columns = (TextColumn("{task.description}"), bar, TextColumn("{task.fields[count]}"), TimeRemainingColumn())
-    return Bar(*columns, console=Console(stderr=True))
+    def __init__(self, name: str, lines: LogLines) -> None:
+        self._name, self._lines, self._text = name, lines, ""
+        self._start, self._drawn = time.monotonic(), -math.inf
+
+    def update(self, done: int, total: int | None, unit: str) -> None:
+        """Show how much is done, unless the line was drawn a moment ago."""
+        bar, left = "", ""
+        if total:
+            bar = f" [{'=' * (_BAR_CHARS * done // total):{_BAR_CHARS}}]"
+            seconds = time.monotonic() - self._start
+            left = f", {duration(seconds / done * (total - done))} left" if 0 < done < total else ""
+        self._text = f"{self._name}{bar} {count_text(done, total, unit)}{left}"
+        if time.monotonic() - self._drawn > _REDRAW_SECONDS:
+            self._draw()
+
+    def end(self) -> None:
+        """Show the last state, and continue below it."""
+        self._draw()
+        self._lines.close()
+
+    def _draw(self) -> None:
+        self._lines.progress({}, None, self._text[: shutil.get_terminal_size().columns - 1])
+        self._drawn = time.monotonic()
 
 
 def count_text(done: int, total: int | None, unit: str) -> str:

@@ -1,6 +1,6 @@
 """Tables of records in notebooks."""
 
-from dragoman.display import html_table, shape_text
+from dragoman.display import html_table, shape_text, text_table
 
 
 def test_numbers_are_aligned_right_and_texts_are_escaped() -> None:
@@ -13,3 +13,8 @@ def test_numbers_are_aligned_right_and_texts_are_escaped() -> None:
 
 def test_shapes() -> None:
     assert shape_text((2, 8, 3)) == "2 x 8 x 3"
+
+
+def test_the_columns_of_a_text_table_are_aligned() -> None:
+    lines = text_table(("rule", "pairs", "share"), [("read", "1,000", "100.0%"), ("longer rule", "2", "")])
+    assert list(lines) == ["rule         pairs   share", "read         1,000  100.0%", "longer rule      2"]

@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.counting import count_items
 from dragoman.errors import DataError
+from dragoman.messages import say
 from dragoman.workflows.progress import Progress, TerminalProgress
 
 
@@ -38,7 +39,6 @@ def test_a_stage_is_a_bar_and_a_note_comes_below_it(monkeypatch: pytest.MonkeyPa
     assert "3,000 of 3,000 texts" in last[0]
     assert "translating" not in last[2]
     assert "10,000 pairs" in last[2]
-    assert sys.stderr is terminal
 
 
 def test_counting_ends_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,13 +47,12 @@ def test_counting_ends_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress.counting("translating", 2):
         count_items(2)
     assert "2 of 2 texts" in terminal.getvalue()
-    assert sys.stderr is terminal
     with Progress().counting("translating", 2):
         count_items(1)
 
 
 def test_an_error_ends_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the bar would be drawn over the message, and the cursor would stay hidden."""
+    """Otherwise the message would be printed behind the bar."""
     terminal = open_terminal(monkeypatch)
     progress = TerminalProgress()
 
@@ -66,6 +65,13 @@ def test_an_error_ends_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         fail(progress.ending_stages(), lambda: progress.stage("encoding", 10))
     with pytest.raises(DataError):
         fail(progress.counting("translating", 2), lambda: count_items(1))
-    hidden, shown = terminal.getvalue().count("\x1b[?25l"), terminal.getvalue().count("\x1b[?25h")
-    assert hidden == shown == 2
-    assert sys.stderr is terminal
+    assert terminal.getvalue().count("\n") == 2
+    assert terminal.getvalue().endswith("1 of 2 texts, 0 min 00 s left\n")
+
+
+def test_a_note_replaces_the_bar_until_it_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with TerminalProgress().counting("translating", 2):
+        count_items(1)
+        say("line 1 is long")
+    assert "left\r\033[Kdragoman: line 1 is long\n\r\033[Ktranslating [===" in terminal.getvalue()
