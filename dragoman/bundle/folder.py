@@ -18,8 +18,6 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +82,11 @@ def manifest_facts(version: int = FORMAT) -> dict[str, Any]:
 
     The version of torch is that of the installed package. It is left out where only translating is installed.
     """
+    from importlib import metadata  # takes 2 MB, and reading needs no versions
+
     versions = {"dragoman": __version__}
-    with suppress(PackageNotFoundError):
-        versions["torch"] = installed_version("torch")
+    with suppress(metadata.PackageNotFoundError):
+        versions["torch"] = metadata.version("torch")
     return {"format": version, "versions": versions}
 
 
