@@ -85,7 +85,8 @@ class GroupedSearch:
         for group in self._groups([source for source in sources if source.ids]):
             ids, lengths = pad_ids([[*source.ids, EOS_ID] for source in group], PAD_ID)
             padded = functional.pad(ids, (0, self._padding), value=PAD_ID).to(self._model.device)
-            hypotheses = beam_search(self._model, padded, lengths.to(self._model.device), settings)
+            prefixes = [source.prefix for source in group]
+            hypotheses = beam_search(self._model, padded, lengths.to(self._model.device), settings, prefixes)
             found |= zip(map(id, group), hypotheses, strict=True)
         return [found.get(id(source), []) for source in sources]
 
