@@ -5,7 +5,9 @@
 
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+# The machine code of the search is compiled here and linked by a C compiler.
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
+COPY setup.py pyproject.toml constraints.txt README.md LICENSE ./
 COPY dragoman dragoman
 RUN python -m venv /opt/dragoman
 RUN /opt/dragoman/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt '.[serve]'
@@ -15,9 +17,7 @@ FROM python:3.12-slim
 COPY --from=build /opt/dragoman /opt/dragoman
 RUN useradd --system --create-home --home-dir /var/cache/dragoman dragoman
 USER dragoman
-# Machine code is compiled on first use and kept here. Mount a volume, and only the first container compiles.
-ENV PATH=/opt/dragoman/bin:$PATH NUMBA_CACHE_DIR=/var/cache/dragoman/numba XDG_CACHE_HOME=/var/cache/dragoman
-VOLUME /var/cache/dragoman
+ENV PATH=/opt/dragoman/bin:$PATH XDG_CACHE_HOME=/var/cache/dragoman
 EXPOSE 5000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:5000/health', timeout=5)"]

@@ -22,7 +22,7 @@ STAMP := .venv/installed
 venv: $(STAMP)
 
 # torch comes first: the index of pip decides between its CPU and CUDA builds, and constraints.txt its version.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'

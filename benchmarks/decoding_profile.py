@@ -12,6 +12,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from dragoman.inference.searches import compiled_weights
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.products import product_function
 from dragoman.inference.translator import override_settings
+from dragoman.kernels.library import MachineCode, Packed
 from dragoman.model.trained import TrainedModel
 
 
@@ -42,7 +44,15 @@ def main() -> None:
     rows = trained.tokenizers.src.encode_batch(lines)
     weights = compiled_weights(trained.model, given.precision)
     parts = Parts()
-    engine.decode_steps = parts.step  # type: ignore[assignment]
+    bind = MachineCode.bind
+
+    def bind_parts(code: MachineCode, name: str, *arguments: Any) -> Any:
+        """Replace `decode_steps` by its parts, which numba compiles one by one."""
+        if name != "decode_steps":
+            return bind(code, name, *arguments)
+        return partial(parts.step, *(one.record if isinstance(one, Packed) else one for one in arguments))
+
+    MachineCode.bind = bind_parts  # type: ignore[assignment,method-assign]
     for _ in range(2):  # the first call compiles
         parts.seconds.clear()
         parts.numbers.clear()
@@ -82,8 +92,8 @@ class Parts:
         rows: RowBuffers,
         search: SearchState,
         active: Integers,
-        num_active: int,
         done: Integers,
+        num_active: int,
         room: int,
     ) -> int:
         """Replace `decode_steps`, and return after each step."""

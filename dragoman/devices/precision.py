@@ -1,7 +1,7 @@
-"""The precision of a search on a device. CPUs are known without torch, if numba can compile for them."""
+"""The precision of a search on a device. CPUs are known without torch if there is machine code for them."""
 
 from dragoman.errors import ConfigError, require_torch
-from dragoman.kernels.compiling import can_compile
+from dragoman.kernels import library, processor, tiles
 
 _BFLOAT16 = {"avx512bf16", "amx-bf16", "bf16"}
 """LLVM's names of the instruction sets that multiply in bfloat16."""
@@ -34,28 +34,22 @@ def resolve_inference_precision(name: str, device: object) -> str:
 
 def _of_cpu() -> set[str]:
     """The precisions that are faster than float32 on this processor."""
-    if not can_compile():
+    if not library.is_available():
         return precisions_of_torch("cpu")
-    from dragoman.kernels import jit, tiles
-
     kinds = {"int8": tiles.HAS_BYTE_PRODUCTS, "int16": tiles.HAS_SHORT_PRODUCTS}
     return {name for name, is_there in kinds.items() if is_there} | (
-        {"bfloat16"} if _BFLOAT16 & jit.FEATURES else set()
+        {"bfloat16"} if _BFLOAT16 & processor.FEATURES else set()
     )
 
 
 def _compiles_integers() -> bool:
     """Whether machine code can multiply integers here, even if it is not fast."""
-    if not can_compile():
-        return False
-    from dragoman.kernels import tiles
-
-    return tiles.HAS_FMA
+    return tiles.HAS_FMA and library.is_available()
 
 
 def precisions_of_torch(device: str) -> set[str]:
     """The fast precisions of torch on a device. Sums of bytes saturate on older CPUs, which have no int8."""
-    require_torch("translating without numba" if device == "cpu" else f"the device {device}")
+    require_torch("translating on this processor without numba" if device == "cpu" else f"the device {device}")
     import torch
 
     from dragoman.devices.device import multiplies_bfloat16

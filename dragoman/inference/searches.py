@@ -14,7 +14,7 @@ from dragoman.errors import require_torch
 from dragoman.inference.segments import IdStream, Source, StreamingSearch, token_batches
 from dragoman.inference.tensors.converted import Converted
 from dragoman.inference.workers import map_in_threads, num_search_threads
-from dragoman.kernels.compiling import can_compile, will_compile
+from dragoman.kernels import library
 from dragoman.model.trained import AnyTransformer, LazyTransformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
@@ -83,7 +83,6 @@ def compiled_weights(model: AnyTransformer, precision: str) -> "CompiledWeights"
 
 def convert_once(model: LazyTransformer, precision: str) -> "Converted[CompiledWeights]":
     """The model's weights for machine code, shared by the searches, the alignment and the scores of this model."""
-    will_compile()
     return model.converted.setdefault(precision, Converted(model, lambda: compiled_weights(model, precision)))  # type: ignore[no-any-return]
 
 
@@ -183,8 +182,8 @@ def reason_for_torch(models: Sequence[LazyTransformer], precision: str, settings
         return "an ensemble of models"
     if not model.device.startswith("cpu"):
         return f"the device {model.device}"
-    if not can_compile():
-        return "translating without numba"
+    if not library.is_available():
+        return "translating on this processor without numba"
     from dragoman.inference.compiled.weights import unsupported_reason
 
     return unsupported_reason(precision) if model.is_float32 else "a model whose weights are not float32"

@@ -1,10 +1,14 @@
 """Machine code for CPUs, shared by training (`training/step/fused.py`) and the compiled search (`inference/compiled`).
 
-numba compiles these functions for the processor when they are first called, and keeps the code on disk.
+The functions of the search are compiled when the package is built, for several kinds of processors. numba compiles the
+functions of training for the processor at hand when they are first called, and keeps the code on disk.
 
 | file | content |
 |---|---|
-| `compiling.py` | whether this machine can compile |
+| `processor.py` | the processor's instruction sets, and the kinds of processors that code is compiled for |
+| `library.py` | find and load the machine code of the search, and call its functions |
+| `compiling.py` | compile on this machine, with a cache on disk, and build the libraries of the package |
+| `objects.py` | compile functions into an object file |
 | `jit.py` | the decorators `jit_compile` and `jit_without_nan`, and the cache on disk |
 | `tiles.py` | register sizes of the processor, and the tile shapes that follow from them |
 | `llvm.py` | building blocks for instructions on vectors, written in LLVM's language |

@@ -1,13 +1,39 @@
-"""Check whether numba can compile for this processor, and tell the user when compiling takes a while."""
+"""Compile machine code on this machine, keep it in the user's cache folder, and build the libraries of a package.
 
+numba compiles training's functions when they are called first (`jit.py`). The search's functions are compiled at once,
+by a process of its own (`inference/compiled/build.py`), because that takes a few hundred megabytes.
+"""
+
+import ctypes
+import hashlib
 import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
+from dragoman.errors import ResourceError
+from dragoman.kernels.processor import BYTE_TARGETS, FLOAT_TARGETS, Target
 from dragoman.messages import say
 
-_waiting_to_tell: list[Callable[[], None]] = []
+_PACKAGE = Path(__file__).parents[1]
+SOURCES = (
+    *(f"kernels/{name}.py" for name in "__init__ arithmetic jit llvm matrix_products objects tiles vectors".split()),
+    *(f"inference/compiled/{name}.py" for name in "beams build layers layout targets".split()),
+    "text/tokenization/control_ids.py",
+)
+"""Files that the search's machine code depends on, relative to the package."""
+_COMPILER = "dragoman.inference.compiled.build"
+_NOTE = "compiling for this processor; this takes some seconds, and later runs reuse the code"
+_announced: list[str] = []
 
 
 @lru_cache(maxsize=1)
@@ -28,14 +54,143 @@ def can_compile() -> bool:
 
 def announce_compiling() -> None:
     """Print one note to the user when this process first has to compile something."""
-    _waiting_to_tell.append(
-        lambda: say("compiling for this processor; this takes some seconds, and later runs reuse the code")
-    )
+    _announced[:] = [_NOTE]
 
 
 def will_compile() -> None:
-    """Activate the notes requested with `announce_compiling`. Call this before the first compiled function."""
-    from dragoman.kernels import jit
+    """Print the note if numba compiles. Call this before the first function that numba compiles in this process."""
+    if _announced:
+        from dragoman.kernels import jit
 
-    while _waiting_to_tell:
-        jit.on_first_compilation(_waiting_to_tell.pop())
+        jit.on_first_compilation(_tell)
+
+
+def _tell() -> None:
+    while _announced:
+        say(_announced.pop())
+
+
+def cache_folder() -> Path:
+    """The folder for code that was compiled on this machine. It need not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "machine-code"
+
+
+def file_stem(precision: str, target: Target) -> str:
+    """The name of a file with the search's machine code, without its ending. It changes when the sources change."""
+    return f"{precision}-{target.name}-{_hash_of_sources()}"
+
+
+@lru_cache(maxsize=1)
+def _hash_of_sources() -> str:
+    return hashlib.sha256(b"".join(_PACKAGE.joinpath(name).read_bytes() for name in SOURCES)).hexdigest()[:12]
+
+
+def compile_search(precision: str, target: Target) -> bytes:
+    """The search's machine code, as an object file, from the cache folder or compiled now.
+
+    If several processes ask for the same code, one of them compiles it. If the cache folder cannot be written, nothing
+    is kept. Raises ResourceError if compiling fails.
+    """
+    path = cache_folder() / f"{file_stem(precision, target)}-numba{version('numba')}.o"
+    with suppress(OSError):
+        return path.read_bytes()
+    with _only_one_process(path.with_suffix(".lock")):
+        with suppress(OSError):
+            return path.read_bytes()
+        _tell()
+        code = _compile_in_a_process(precision, target)
+        with suppress(OSError):  # a read-only or full disk
+            _write_at_once(path, code)
+    return code
+
+
+def _compile_in_a_process(precision: str, target: Target) -> bytes:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGE.parent), *sys.path])}
+    if target.features:
+        features = ",".join(f"+{name}" for name in target.features)
+        environment |= {"NUMBA_CPU_NAME": target.cpu, "NUMBA_CPU_FEATURES": features}
+    command = [sys.executable, "-m", _COMPILER, precision]
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise ResourceError(f"Machine code for this processor could not be compiled: {reason}. Reinstall numba.")
+    return done.stdout
+
+
+@contextmanager
+def _only_one_process(path: Path) -> Iterator[None]:
+    """Hold a lock while compiling, if the system and the file system have locks."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+
+        stream = path.open("w")
+    except (ImportError, OSError):
+        yield
+        return
+    with stream:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _write_at_once(path: Path, content: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
+        try:
+            stream.write(content)
+            stream.close()
+            Path(stream.name).chmod(0o644)
+            os.replace(stream.name, path)
+        except BaseException:
+            Path(stream.name).unlink(missing_ok=True)
+            raise
+
+
+def load_object(code: bytes) -> Callable[[str], Any]:
+    """Load an object file into this process. Returns a function that finds its functions by name."""
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_default_triple().create_target_machine(jit=True)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+    def find(name: str, _alive: Any = engine) -> Any:
+        return made(engine.get_function_address(name))
+
+    return find
+
+
+def build_libraries(folder: Path) -> list[Path]:
+    """Build the shared libraries of a package for x86-64, with a C compiler, and return their paths.
+
+    Libraries that exist are kept. Others in the folder, of earlier sources, are removed.
+    """
+    kinds = [
+        (precision, target)
+        for precision, targets in (("float32", FLOAT_TARGETS), ("int16", FLOAT_TARGETS), ("int8", BYTE_TARGETS))
+        for target in targets
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{file_stem(*kind)}.so" for kind in kinds]
+    for stale in {*folder.glob("*.so")} - {*paths}:
+        stale.unlink()
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(_build_library, kinds, paths))
+    return paths
+
+
+def _build_library(kind: tuple[str, Target], path: Path) -> None:
+    if path.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        compiled, linked = Path(folder, "code.o"), Path(folder, "code.so")
+        compiled.write_bytes(compile_search(*kind))
+        compiler = os.environ.get("CC", "cc").split()
+        flags = "-shared -nostartfiles -Wl,--strip-all -Wl,--build-id=none -Wl,--gc-sections -Wl,-z,noexecstack".split()
+        subprocess.run([*compiler, *flags, "-o", str(linked), str(compiled), "-lm"], check=True)
+        _write_at_once(path, linked.read_bytes())

@@ -1,4 +1,4 @@
-"""Decorators that compile Python functions with numba, the cache on disk, and the processor's instruction sets.
+"""Decorators that compile Python functions with numba, and the cache on disk.
 
 Two requirements shape this module. Results must be reproducible to the last bit, so the compiler may not reorder
 floating-point operations. Code on disk must never be stale, so a change of any file in `kernels/` or
@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import caching, event
-from numba.core.codegen import get_host_cpu_features
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -116,14 +115,3 @@ def on_first_compilation(tell: Callable[[], None]) -> None:
             pass
 
     event.register("numba:compile", Listener())
-
-
-def _features() -> set[str]:
-    """Instruction sets of the processor, or those of NUMBA_CPU_FEATURES if it is set."""
-    asked = numba.config.CPU_FEATURES
-    names = get_host_cpu_features() if asked is None else asked
-    return {name.removeprefix("+") for name in names.split(",") if name.startswith("+")}
-
-
-FEATURES = _features()
-"""LLVM's names of the instruction sets that numba compiles for, such as avx512vnni."""

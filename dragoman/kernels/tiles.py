@@ -8,7 +8,7 @@ tile of PRODUCT_ROWS x PRODUCT_COLUMNS. Tiles of 4 x 64, 5 x 64, 6 x 64 and 8 x 
 import math
 import platform
 
-from dragoman.kernels.jit import FEATURES
+from dragoman.kernels.processor import FEATURES
 
 HAS_FMA = "fma" in FEATURES or platform.machine().lower() in ("arm64", "aarch64")
 """Whether one instruction multiplies and adds. Without it, compiled code is slower than torch."""

@@ -31,8 +31,9 @@ from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Search, Source
+from dragoman.kernels import library
 from dragoman.kernels.compiling import can_compile
-from dragoman.kernels.jit import FEATURES
+from dragoman.kernels.processor import BYTE_TARGETS, FEATURES
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from tests.contract.random_models import EOS_ID, KINDS, assert_same, random_transformer
@@ -189,7 +190,7 @@ def test_unsupported_models_and_settings_use_another_search(monkeypatch: pytest.
     monkeypatch.setattr("dragoman.inference.compiled.weights.HAS_FMA", False)
     assert unsupported_reason("float32") == "a processor without FMA instructions"
     assert_same(searched(TransformerSearch([model, model]), rows, chosen), by_full_passes(model, rows, chosen))
-    monkeypatch.setattr(searches, "can_compile", lambda: False)
+    monkeypatch.setattr(library, "is_available", lambda: False)
     monkeypatch.setattr(searches, "CompiledSearch", None)
     assert_same(searched(TransformerSearch([model]), rows, chosen), by_full_passes(model, rows, chosen))
 
@@ -277,15 +278,19 @@ def test_a_broken_numba_is_noted_and_not_used(monkeypatch: pytest.MonkeyPatch) -
 
 def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, computing_on: Any) -> None:
     from dragoman.inference.compiled import engine
-    from dragoman.inference.compiled.beams import decode_steps
+    from dragoman.kernels.library import BoundFunction
 
     calls, given_up, give_up = count(), threading.Event(), engine.Waiting.give_up
 
-    def failing_first(*arguments: Any) -> int:
+    call = BoundFunction.__call__
+
+    def failing_first(function: BoundFunction, *arguments: Any) -> int:
+        if len(arguments) == 3:  # encoding
+            return call(function, *arguments)
         if next(calls) == 0:
             raise ModelError("it fails. Fix it.")
         given_up.wait(1)  # otherwise they would finish before it fails
-        return decode_steps(*arguments)
+        return call(function, *arguments)
 
     seen: list[engine.Waiting] = []
 
@@ -294,7 +299,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
         seen.append(waiting)
         given_up.set()
 
-    monkeypatch.setattr(engine, "decode_steps", failing_first)
+    monkeypatch.setattr(BoundFunction, "__call__", failing_first)
     monkeypatch.setattr(engine.Waiting, "give_up", noted)
     search = CompiledSearch(transformer("pre-norm", 30), "float32")
     found = [Source(str(number), row) for number, row in enumerate(sources(30, 2, count=40))]
@@ -304,17 +309,14 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
     assert sum(map(bool, seen[0].found)) <= 2
 
 
-# Name and instruction sets of processors that this one can run code for, and what the products use.
+# Name and instruction sets of processors that this one can run code for, and what the products use. The last one has no
+# code that is compiled ahead of time.
 PROCESSORS = {
-    "AVX2": ("haswell", "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2,+popcnt", (16, False, True)),
-    "AVX-VNNI": ("haswell", "+avx,+avx2,+fma,+f16c,+avxvnni,+sse4.2,+popcnt", (16, True, True)),
-    "AVX": ("sandybridge", "+avx,+fma,+f16c,+sse4.2,+popcnt", (16, False, False)),
-    "AVX-512 without VNNI": (
-        "skylake-avx512",
-        "+avx,+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512dq,+avx512cd,+avx512vl,+sse4.2,+popcnt",
-        (64, False, True),
-    ),
-}
+    target.name: (target.cpu, ",".join(f"+{name}" for name in target.features), products)
+    for target, products in zip(
+        BYTE_TARGETS, [(64, True, True), (64, False, True), (16, True, True), (16, False, True)], strict=True
+    )
+} | {"AVX": ("sandybridge", "+avx,+fma,+f16c,+sse4.2,+popcnt", (16, False, False))}
 ON_ANOTHER_PROCESSOR = """
 from dragoman.kernels.tiles import PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
 from tests.contract.test_compiled_search import *
@@ -339,7 +341,7 @@ def test_other_processors_find_the_same_to_the_last_bit(processor: str, tmp_path
     name, features, products = PROCESSORS[processor]
     if not {feature[1:] for feature in features.split(",")} <= FEATURES:
         pytest.skip("this processor cannot run it")
-    emulated = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
+    emulated = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "XDG_CACHE_HOME": str(tmp_path)}
     command, root = [sys.executable, "-c", ON_ANOTHER_PROCESSOR], Path(__file__).parents[2]
     run = subprocess.run(command, env={**os.environ, **emulated}, cwd=root, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -21,10 +21,10 @@ pytest.importorskip("numba", reason="needs numba")
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
-from dragoman.inference import searches
 from dragoman.inference.search.full_passes import FullPasses, GroupedSearch, of_one_length
 from dragoman.inference.translator import Translator
 from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE
+from dragoman.kernels import library
 from dragoman.model.trained import TrainedModel
 from tests.contract.option_cases import CASES, Answers
 
@@ -117,7 +117,7 @@ def test_machine_code_and_tensors_answer_the_same(
     case: str, folder: Path, texts: list[str], without_torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = without_torch("float32")[case]
-    monkeypatch.setattr(searches, "can_compile", lambda: False)
+    monkeypatch.setattr(library, "is_available", lambda: False)
     trained = TrainedModel.load(resolve_model_folder(folder), "cpu")
 
     def answer(translator: Translator, numbers: Iterable[int]) -> dict[int, Any]:

@@ -19,7 +19,7 @@ from dragoman.devices.device import multiplies_bfloat16
 from dragoman.inference.searches import CompiledSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.kernels.compiling import can_compile
+from dragoman.kernels.library import is_available
 from dragoman.kernels.tiles import HAS_BYTE_PRODUCTS
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
@@ -47,7 +47,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     # Among many ReLU units, some are so close to 0 that rounding changes the sign, and with it the gradient.
     "products large enough for int8": {"d_model": 256, "d_ff": 512, "num_decoder_layers": 1, "activation": "gelu"},
 }
-NEEDS_COMPILER = pytest.mark.skipif(not can_compile(), reason="numba is not installed")
+NEEDS_COMPILER = pytest.mark.skipif(not is_available(), reason="numba is not installed")
 NEEDS_BFLOAT16 = pytest.mark.skipif(not multiplies_bfloat16(torch.device("cpu")), reason="no bfloat16 products here")
 NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="no products of bytes here")
 VOCAB_SIZE, SMOOTHING = 60, 0.1

@@ -14,7 +14,7 @@ from dragoman.inference.searches import CompiledSearch, StepSearch, TransformerS
 from dragoman.inference.segments import IdStream, Source, StreamingSearch
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
-from dragoman.kernels.compiling import can_compile
+from dragoman.kernels.library import is_available
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.documents.terms import Terms
@@ -27,7 +27,7 @@ SEARCHES: dict[str, Callable[[Transformer], StreamingSearch]] = {
     "ensemble": lambda model: TransformerSearch([model, random_transformer(40, 7, **WIDE)]),
     "machine code": lambda model: CompiledSearch(model, "float32"),
 }
-COMPILED = pytest.mark.skipif(not can_compile(), reason="needs a processor that machine code supports")
+COMPILED = pytest.mark.skipif(not is_available(), reason="needs a processor that machine code supports")
 TEXT = (
     "der Hund bellt , die Katze schläft ; das Haus ist groß . the station is over there ? yes !\u3000"
     "駅はどこですか。 ไปไหนมา 🙂👍🏽 tab\tand  spaces\nline 10,50 € (see www.example.org) naïve"

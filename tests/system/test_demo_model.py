@@ -7,9 +7,9 @@ import pytest
 import dragoman
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.kernels.compiling import can_compile
+from dragoman.kernels.library import is_available
 
-pytestmark = pytest.mark.skipif(not can_compile(), reason="int8 on a CPU needs numba")
+pytestmark = pytest.mark.skipif(not is_available(), reason="int8 on a CPU needs numba")
 
 
 def test_it_translates_new_sentences_of_the_phrasebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,11 @@
 """Beam search of one model in machine code, for CPUs. Free of torch.
 
 A decoding step of all sentences is one call, from token ids to token ids. `searches.TransformerSearch` uses this
-package for beam search of one model on a CPU in float32, int16 or int8. It needs numba and a
-processor with FMA. Everything else runs in `inference/search` with `inference/tensors`.
+package for beam search of one model on a CPU in float32, int16 or int8. It needs a processor with FMA. Everything else
+runs in `inference/search` with `inference/tensors`.
+
+`layers.py`, `beams.py` and `targets.py` are compiled into the libraries of the package (`kernels/library.py`). The
+other files call the compiled functions, and import neither numba nor these three.
 
 | file | content |
 |---|---|
@@ -14,7 +17,9 @@ processor with FMA. Everything else runs in `inference/search` with `inference/t
 | `layers.py` | the Transformer's layers on rows: products, norms, attention, feed-forward |
 | `beams.py` | one step of beam search: vocabulary, best continuations, finished hypotheses |
 | `engine.py` | the queue of sentences, the slots they are searched in, and one thread per processor |
+| `targets.py` | whole targets run through the decoder at once |
 | `forced.py` | log-probabilities, cross-attention and alternatives of given translations |
+| `build.py` | the functions that Python calls, compiled into an object file |
 
 Why it is worth it: the tensor decoder makes a hundred calls to torch per step. It writes the logits of the whole
 vocabulary to memory only to read them again. Gains over full passes, tiny model, beam 5 (docs/explanation/internals.md;

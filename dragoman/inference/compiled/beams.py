@@ -19,11 +19,13 @@ from dragoman.inference.compiled.layout import (
     BeamRules,
     DecoderWeights,
     Floats,
-    Integers,
+    Floats1,
+    Integers1,
     PackedLinear,
     RowBuffers,
     SearchState,
     Shape,
+    as_variable,
 )
 from dragoman.kernels.arithmetic import exp2, maximum
 from dragoman.kernels.jit import jit_without_nan
@@ -39,21 +41,15 @@ _LN2 = np.float32(math.log(2.0))
 
 
 @jit_without_nan
-def _integer(value: int) -> int:
-    """Hide that a number is a literal. numba would compile every function that gets a literal a second time."""
-    return value
-
-
-@jit_without_nan
 def decode_steps(
     weights: DecoderWeights,
     shape: Shape,
     rules: BeamRules,
     rows: RowBuffers,
     search: SearchState,
-    active: Integers,
+    active: Integers1,
+    done: Integers1,
     num_active: int,
-    done: Integers,
     room: int,
 ) -> int:
     """Decode one token at a time for all active slots until at least one search finishes.
@@ -61,7 +57,7 @@ def decode_steps(
     Stops earlier if an output has `room` tokens, which is all that the buffers have space for. Returns the number of
     slots that are still active. They come first in `active`. The finished ones are in `done`.
     """
-    longest = _integer(0)
+    longest = as_variable(0)
     for n in range(num_active):
         longest = max(longest, search.position[active[n]])
     going = num_active
@@ -75,9 +71,9 @@ def decode_steps(
 
 
 @jit_without_nan
-def place_rows(rows: RowBuffers, search: SearchState, active: Integers, num_active: int) -> int:
+def place_rows(rows: RowBuffers, search: SearchState, active: Integers1, num_active: int) -> int:
     """Assign a row to every live hypothesis of the active slots. Returns the number of rows."""
-    num_rows = _integer(0)
+    num_rows = as_variable(0)
     for n in range(num_active):
         slot = active[n]
         search.first_row[slot] = num_rows
@@ -93,12 +89,12 @@ def choose_hypotheses(
     rules: BeamRules,
     rows: RowBuffers,
     search: SearchState,
-    active: Integers,
+    active: Integers1,
     num_active: int,
-    done: Integers,
+    done: Integers1,
 ) -> int:
     """Move every search to its best continuations, or finish it. Returns the number of active slots."""
-    going = finished = _integer(0)
+    going = finished = as_variable(0)
     for n in range(num_active):
         slot = active[n]
         found = find_continuations(slot, vocabulary, rules, rows, search)
@@ -188,7 +184,7 @@ def find_continuations(slot: int, linear: PackedLinear, rules: BeamRules, rows: 
     """
     position, first_row, live = search.position[slot], search.first_row[slot], search.live[slot]
     if position < search.prefixes.shape[1] and search.prefixes[slot, position] != FREE:
-        found = 0
+        found = as_variable(0)
         for hypothesis in range(live):
             token = search.prefixes[slot, position]
             found = _scan_band(slot, hypothesis, token // VOCABULARY_BAND, token, found, linear, rules, rows, search)
@@ -204,14 +200,14 @@ def find_continuations(slot: int, linear: PackedLinear, rules: BeamRules, rows: 
             if bound > best[best.size - 1]:
                 _insert(best, best.size, bound)
     # The best tokens of the best 2 W bands are 2 W tokens, so no token below all of them can be among the best 2 W.
-    threshold, found = best[best.size - 1], 0
+    threshold, found = best[best.size - 1], as_variable(0)
     for hypothesis in range(live):
         row, before = first_row + hypothesis, search.log_probs[slot, hypothesis]
         normaliser = rows.normalisers[row]
         for band in range(rows.best_of_band.shape[1]):
             bound = before + (rows.best_of_band[row, band] - normaliser) * _LN2
             if bound >= threshold:
-                found = _scan_band(slot, hypothesis, band, FREE, found, linear, rules, rows, search)
+                found = _scan_band(slot, hypothesis, band, as_variable(FREE), found, linear, rules, rows, search)
     return found
 
 
@@ -339,7 +335,7 @@ def _keep_finished(slot: int, rank: int, search: SearchState) -> None:
 
 
 @jit_without_nan
-def finished_path(slot: int, rank: int, search: SearchState, ids: Integers, log_probs: Floats) -> int:
+def finished_path(search: SearchState, ids: Integers1, log_probs: Floats1, slot: int, rank: int) -> int:
     """Write the token ids and log-probabilities of a finished hypothesis. Returns the number of tokens."""
     length: int = search.finished_lengths[slot, rank]
     ids[length - 1], log_probs[length - 1] = (

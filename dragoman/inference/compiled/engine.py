@@ -13,13 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.compiled.beams import decode_steps, finished_path
-from dragoman.inference.compiled.layers import encode
 from dragoman.inference.compiled.layout import FREE, BeamRules, SearchState
 from dragoman.inference.compiled.memory import allocate_rows, allocate_search, extend_search
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.output_rules import length_penalties, output_limit
 from dragoman.inference.segments import Source
+from dragoman.kernels.library import pack
 from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE, PRODUCT_ROWS
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
@@ -146,17 +145,24 @@ class _Batch:
         self._places: dict[int, int] = {}
         self._active, self._done = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         self._encoder = weights.encoder(most.src_length)
-        self._search = self._room(_FIRST_LENGTH)
+        self._make_room(_FIRST_LENGTH)
 
-    def _room(self, length: int) -> SearchState:
-        """Allocate buffers for outputs of `length` tokens (at most the longest limit) and return a new search state."""
-        length = min(length, self._most.max_length)
+    def _make_room(self, length: int, before: SearchState | None = None) -> None:
+        """Allocate buffers for outputs of `length` tokens (at most the longest limit), and copy the searches so far."""
+        self._length = length = min(length, self._most.max_length)
         weights, settings, slots = self._weights, self._settings, self._slots
-        self._length, self._decoder = length, weights.decoder(length)
-        rows = max(slots * settings.beam_size, self._src_length)
-        self._rows = allocate_rows(weights, rows, self._src_length, max(self._src_length, length))
+        count = max(slots * settings.beam_size, self._src_length)
+        self._rows = allocate_rows(weights, count, self._src_length, max(self._src_length, length))
+        search = allocate_search(weights, settings, slots, self._src_length, length, self._most.max_prefix)
+        self._search = search if before is None else extend_search(before, search)
         self._ids, self._log_probs = np.zeros(length, np.int64), np.zeros(length, np.float32)
-        return allocate_search(weights, settings, slots, self._src_length, length, self._most.max_prefix)
+        code, decoder, shape = weights.code, weights.decoder(length), weights.shape
+        rows, state = pack(self._rows), pack(self._search)
+        self._encode = code.bind("encode", self._encoder, decoder, shape, rows, state)
+        self._decode_steps = code.bind(
+            "decode_steps", decoder, shape, self._rules, rows, state, self._active, self._done
+        )
+        self._finished_path = code.bind("finished_path", state, self._ids, self._log_probs)
 
     def run(self, waiting: Waiting) -> None:
         """Search until all slots are empty and the queue has no sentences left that fit this batch well.
@@ -185,18 +191,8 @@ class _Batch:
         num_active = len(self._places)
         written = int(self._search.position[self._active[:num_active]].max())
         if written >= self._length:
-            self._search = extend_search(self._search, self._room(2 * self._length))
-        going = decode_steps(
-            self._decoder,
-            self._weights.shape,
-            self._rules,
-            self._rows,
-            self._search,
-            self._active,
-            num_active,
-            self._done,
-            min(self._length, written + max_steps),
-        )
+            self._make_room(2 * self._length, self._search)
+        going = self._decode_steps(num_active, min(self._length, written + max_steps))
         for slot in self._done[: num_active - going].tolist():
             waiting.found[self._places.pop(slot)] = self._hypotheses(slot)
             self._free.append(slot)
@@ -235,9 +231,7 @@ class _Batch:
         """Encode the sources of some slots."""
         starts = np.cumsum([0, *(source.length for _, source in group)], dtype=np.int64)
         ids = np.fromiter((one for _, source in group for one in (*source.ids, EOS_ID)), np.int64, int(starts[-1]))
-        slots = np.array([slot for slot, _ in group], np.int64)
-        sources = self._decoder.cross_sources
-        encode(self._encoder, sources, self._weights.shape, ids, starts, slots, self._rows, self._search)
+        self._encode(ids, starts, np.array([slot for slot, _ in group], np.int64))
 
     def _certain_ids(self, slot: int) -> list[int]:
         """The ids with which all live hypotheses and the best finished one start: one of them leads to the best output.
@@ -261,7 +255,7 @@ class _Batch:
         """The finished hypotheses of a slot, best first, at most `n_best`."""
         search, found = self._search, []
         for rank in range(min(int(search.finished[slot]), self._settings.n_best)):
-            length = finished_path(slot, rank, search, self._ids, self._log_probs)
+            length = self._finished_path(slot, rank)
             finished = bool(self._ids[length - 1] == EOS_ID)
             log_probs = tuple(self._log_probs[:length].tolist())
             ids = tuple(self._ids[: length - finished].tolist())

@@ -23,12 +23,13 @@ from dragoman.inference.compiled.layout import (
     DecoderWeights,
     EncoderWeights,
     Floats,
-    Integers,
+    Integers1,
     Norm,
     PackedLinear,
     RowBuffers,
     SearchState,
     Shape,
+    as_variable,
 )
 from dragoman.kernels import VECTOR_WIDTH
 from dragoman.kernels.arithmetic import exp2, maximum, norm_statistics
@@ -225,27 +226,27 @@ def finish(rows: RowBuffers, num_rows: int, norm: Norm, shape: Shape) -> None:
     """inputs = the final states of a stack, after its final layer norm if it has one."""
     for row in range(num_rows):
         if norm.gain.shape[0]:
-            _normalise_state(row, norm, 0, shape, rows)
+            _normalise_state(row, norm, as_variable(0), shape, rows)
         store_row(rows.states[row], rows.inputs, rows.scales, row)
 
 
 @jit_without_nan
 def encode(
     weights: EncoderWeights,
-    sources: PackedLinear,
+    decoder: DecoderWeights,
     shape: Shape,
-    ids: Integers,
-    starts: Integers,
-    slots: Integers,
     rows: RowBuffers,
     search: SearchState,
+    ids: Integers1,
+    starts: Integers1,
+    slots: Integers1,
 ) -> None:
     """Encode sentences and store the keys and values of cross-attention in their slots.
 
     `ids` are the source ids of all sentences, one after the other. Sentence n is ids[starts[n]:starts[n + 1]] and
-    belongs to `slots[n]`. `sources` are the projections to keys and values of all decoder layers.
+    belongs to `slots[n]`.
     """
-    num_rows, width = ids.size, rows.merged.size
+    num_rows, width, sources = ids.size, rows.merged.size, decoder.cross_sources
     for n in range(slots.size):
         for row in range(starts[n], starts[n + 1]):
             embedding, position = weights.embedding[ids[row]], weights.positions[row - starts[n]]
@@ -255,14 +256,13 @@ def encode(
     for layer in range(weights.self_in.panels.shape[0]):
         enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
         multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
-        flat = rows.outputs.reshape(rows.outputs.size)
         for n in range(slots.size):
             length = starts[n + 1] - starts[n]
             for k in range(length):
                 rows.places[k] = (starts[n] + k) * stride + width
             for row in range(starts[n], starts[n + 1]):
                 query = rows.outputs[row, :width]
-                attend_head(query, flat, flat, width, length, rows, shape.num_heads)
+                attend_head(query, rows.all_outputs, rows.all_outputs, width, length, rows, shape.num_heads)
                 store_row(rows.merged, rows.attended, rows.scales, row)
         multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
@@ -338,7 +338,7 @@ def self_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape: 
             rows.places[k] = (k * beam_size + ancestors[k]) * width
         rows.places[position] = own
         query = outputs[:width]
-        attend_head(query, keys, values, 0, position + 1, rows, shape.num_heads)
+        attend_head(query, keys, values, as_variable(0), position + 1, rows, shape.num_heads)
         store_row(rows.merged, rows.attended, rows.scales, row)
 
 
@@ -359,7 +359,7 @@ def cross_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape:
                 weighted_sum(scores, begin, query, at, keys, rows.dimensions, shift, head_width)
         for k in range(length):
             rows.places[k] = k * width
-        weigh(search.src_values[layer, slot], 0, length, rows, num_heads)
+        weigh(search.src_values[layer, slot], as_variable(0), length, rows, num_heads)
         store_row(rows.merged, rows.attended, rows.scales, row)
 
 

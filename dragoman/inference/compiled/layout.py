@@ -1,5 +1,7 @@
 """The arrays that the compiled functions work on, as named tuples, which numba can pass between functions.
 
+`build.py` reads the types of the arguments of compiled functions from these annotations. All arrays are C-contiguous.
+
 Letters in shapes: L layers, D = d_model, H heads, A width of all heads with padding, F = d_ff, V vocabulary,
 W beam size, S source positions, T output positions, R rows.
 
@@ -11,7 +13,8 @@ W beam size, S source positions, T output positions, R rows.
 Inputs of a product are float32, or integers with one scale for each row.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,36 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
+
+class Stored(NamedTuple):
+    """The type of an array's numbers, which is a type of NumPy or a key of NUMBER_TYPES, and its dimensions."""
+
+    numbers: str
+    num_dimensions: int
+
+
+NUMBER_TYPES = {
+    "float32": {"weights": "float32", "inputs": "float32", "corrections": "float32", "cache": "float32"},
+    "int16": {"weights": "int16", "inputs": "int16", "corrections": "int32", "cache": "uint16"},
+    "int8": {"weights": "int8", "inputs": "uint8", "corrections": "int32", "cache": "uint16"},
+}
+"""Types of numbers that depend on the precision. The cache of keys and values has float16, stored as uint16."""
+
+Floats1 = Annotated[Floats, Stored("float32", 1)]
+Floats2 = Annotated[Floats, Stored("float32", 2)]
+Floats3 = Annotated[Floats, Stored("float32", 3)]
+Integers1 = Annotated[Integers, Stored("int64", 1)]
+Integers2 = Annotated[Integers, Stored("int64", 2)]
+Shorts2 = Annotated[NDArray[np.int16], Stored("int16", 2)]
+Shorts3 = Annotated[NDArray[np.int16], Stored("int16", 3)]
+TokenIds3 = Annotated[NDArray[np.int32], Stored("int32", 3)]
+Panels3 = Annotated[NDArray[Any], Stored("weights", 3)]
+Corrections2 = Annotated[NDArray[Any], Stored("corrections", 2)]
+Inputs2 = Annotated[NDArray[Any], Stored("inputs", 2)]
+Cache3 = Annotated[NDArray[Any], Stored("cache", 3)]
+
+as_variable: Callable[[int], int] = np.int64  # type: ignore[assignment]
+"""Hides from numba that an integer is a literal. It would compile a function for each literal argument."""
 FREE = -1
 """Value in `SearchState.prefixes` at positions after the prefix, where any token may follow."""
 
@@ -26,17 +59,17 @@ FREE = -1
 class PackedLinear(NamedTuple):
     """One linear map in each of L layers: (inputs @ panels - correction) * input scale * scale + bias."""
 
-    panels: NDArray[Any]  # (L, panels, depth * PRODUCT_COLUMNS), int8, int16 or float32
-    correction: NDArray[Any]  # (L, columns), int32 or float32
-    scale: Floats  # (L, columns)
-    bias: Floats  # (L, columns)
+    panels: Panels3  # (L, panels, depth * PRODUCT_COLUMNS)
+    correction: Corrections2  # (L, columns)
+    scale: Floats2  # (L, columns)
+    bias: Floats2  # (L, columns)
 
 
 class Norm(NamedTuple):
     """One layer norm in each of L layers."""
 
-    gain: Floats  # (L, D)
-    bias: Floats  # (L, D)
+    gain: Floats2  # (L, D)
+    bias: Floats2  # (L, D)
 
 
 class EncoderWeights(NamedTuple):
@@ -49,8 +82,8 @@ class EncoderWeights(NamedTuple):
     outer: PackedLinear
     feed_forward_norm: Norm
     final_norm: Norm  # L is 1, or 0 for a stack without a final norm
-    embedding: Floats  # (V, D), multiplied by sqrt(D)
-    positions: Floats  # (positions, D)
+    embedding: Floats2  # (V, D), multiplied by sqrt(D)
+    positions: Floats2  # (positions, D)
 
 
 class DecoderWeights(NamedTuple):
@@ -70,8 +103,8 @@ class DecoderWeights(NamedTuple):
     outer: PackedLinear
     feed_forward_norm: Norm
     final_norm: Norm
-    embedding: Floats
-    positions: Floats
+    embedding: Floats2
+    positions: Floats2
     vocabulary: PackedLinear  # multiplied by log2 e, so that logits are in base 2
 
 
@@ -87,23 +120,24 @@ class Shape(NamedTuple):
 class RowBuffers(NamedTuple):
     """Buffers for the rows of one pass through the layers."""
 
-    states: Floats  # (R, D)
-    inputs: NDArray[Any]  # (R, D), uint8, int16 or float32
-    attended: NDArray[Any]  # (R, A), outputs of attention; the same memory as `inputs` if A is D
-    inner_inputs: NDArray[Any]  # (R, F)
-    scales: Floats  # (R,)
-    outputs: Floats  # (R, widest product)
-    band: Floats  # (PRODUCT_ROWS, VOCABULARY_BAND)
-    line: Floats  # (at least D, PRODUCT_COLUMNS, and the width of inner_inputs,)
-    scores: Floats  # (H, positions)
-    places: Integers  # (positions,): index of the first key or value of each position
-    dimensions: Integers  # (A / H,): index of each dimension in a source's keys, which are stored by dimension
-    merged: Floats  # (A,): output of all heads for one row
-    slot: Integers  # (R,): slot of each row
-    hypothesis: Integers  # (R,): hypothesis of each row within its slot
-    best_of_band: Floats  # (R, bands of the vocabulary): largest logit in each band
-    normalisers: Floats  # (R,): log2 of the sum of 2 ** logit
-    largest: Floats  # (R,): largest logit
+    states: Floats2  # (R, D)
+    inputs: Inputs2  # (R, D)
+    attended: Inputs2  # (R, A), outputs of attention; the same memory as `inputs` if A is D
+    inner_inputs: Inputs2  # (R, F)
+    scales: Floats1  # (R,)
+    outputs: Floats2  # (R, widest product)
+    all_outputs: Floats1  # the same memory
+    band: Floats2  # (PRODUCT_ROWS, VOCABULARY_BAND)
+    line: Floats1  # (at least D, PRODUCT_COLUMNS, and the width of inner_inputs,)
+    scores: Floats2  # (H, positions)
+    places: Integers1  # (positions,): index of the first key or value of each position
+    dimensions: Integers1  # (A / H,): index of each dimension in a source's keys, which are stored by dimension
+    merged: Floats1  # (A,): output of all heads for one row
+    slot: Integers1  # (R,): slot of each row
+    hypothesis: Integers1  # (R,): hypothesis of each row within its slot
+    best_of_band: Floats2  # (R, bands of the vocabulary): largest logit in each band
+    normalisers: Floats1  # (R,): log2 of the sum of 2 ** logit
+    largest: Floats1  # (R,): largest logit
 
 
 class SearchState(NamedTuple):
@@ -113,34 +147,34 @@ class SearchState(NamedTuple):
     chosen, only `ancestors` changes, and no keys or values move.
     """
 
-    src_lengths: Integers  # (slots,)
-    src_keys: NDArray[Any]  # (L, slots, A S), float32 or float16 in uint16
-    src_values: NDArray[Any]  # (L, slots, S A)
-    keys: NDArray[Any]  # (L, slots, T W A), the same types
-    values: NDArray[Any]  # (L, slots, T W A)
-    ancestors: NDArray[np.int16]  # (slots, W, T): which hypothesis wrote the keys of each position
-    moved: NDArray[np.int16]  # (W, T): buffer for the new ancestors of one slot
-    position: Integers  # (slots,): tokens written so far
-    limit: Integers  # (slots,): maximum tokens of output, eos included
-    limit_penalties: Floats  # (slots,): length penalty at the limit
-    live: Integers  # (slots,): number of live hypotheses
-    first_row: Integers  # (slots,): row of the first hypothesis
-    ids: Integers  # (slots, W): last token of each live hypothesis
-    log_probs: Floats  # (slots, W): log-probability of each live hypothesis
-    path_ids: NDArray[np.int32]  # (slots, T, W): token written at each position
-    path_parents: NDArray[np.int16]  # (slots, T, W): hypothesis at the position before
-    path_log_probs: Floats  # (slots, T, W): log-probability of the token
-    prefixes: Integers  # (slots, P): forced first tokens, then FREE
-    finished: Integers  # (slots,): number of finished hypotheses kept
-    finished_scores: Floats  # (slots, W): best first, after the length penalty
-    finished_lengths: Integers  # (slots, W): tokens, eos included
-    finished_parents: Integers  # (slots, W): hypothesis at the position before the last token
-    finished_ids: Integers  # (slots, W): last token
-    finished_log_probs: Floats  # (slots, W): log-probability of the last token
-    candidates: Integers  # (2, 2 W): parents and ids of the best continuations of one sentence
-    candidate_log_probs: Floats  # (2, 2 W): log-probabilities of the whole and of the last token
-    bounds: Floats  # (2 W,): best bounds of bands
-    penalties: Floats  # (T,): length penalties of 1, 2, ... tokens
+    src_lengths: Integers1  # (slots,)
+    src_keys: Cache3  # (L, slots, A S)
+    src_values: Cache3  # (L, slots, S A)
+    keys: Cache3  # (L, slots, T W A)
+    values: Cache3  # (L, slots, T W A)
+    ancestors: Shorts3  # (slots, W, T): which hypothesis wrote the keys of each position
+    moved: Shorts2  # (W, T): buffer for the new ancestors of one slot
+    position: Integers1  # (slots,): tokens written so far
+    limit: Integers1  # (slots,): maximum tokens of output, eos included
+    limit_penalties: Floats1  # (slots,): length penalty at the limit
+    live: Integers1  # (slots,): number of live hypotheses
+    first_row: Integers1  # (slots,): row of the first hypothesis
+    ids: Integers2  # (slots, W): last token of each live hypothesis
+    log_probs: Floats2  # (slots, W): log-probability of each live hypothesis
+    path_ids: TokenIds3  # (slots, T, W): token written at each position
+    path_parents: Shorts3  # (slots, T, W): hypothesis at the position before
+    path_log_probs: Floats3  # (slots, T, W): log-probability of the token
+    prefixes: Integers2  # (slots, P): forced first tokens, then FREE
+    finished: Integers1  # (slots,): number of finished hypotheses kept
+    finished_scores: Floats2  # (slots, W): best first, after the length penalty
+    finished_lengths: Integers2  # (slots, W): tokens, eos included
+    finished_parents: Integers2  # (slots, W): hypothesis at the position before the last token
+    finished_ids: Integers2  # (slots, W): last token
+    finished_log_probs: Floats2  # (slots, W): log-probability of the last token
+    candidates: Integers2  # (2, 2 W): parents and ids of the best continuations of one sentence
+    candidate_log_probs: Floats2  # (2, 2 W): log-probabilities of the whole and of the last token
+    bounds: Floats1  # (2 W,): best bounds of bands
+    penalties: Floats1  # (T,): length penalties of 1, 2, ... tokens
 
 
 class BeamRules(NamedTuple):

@@ -1,18 +1,13 @@
 """Allocation of the arrays of `layout.py` for a batch of sentences."""
 
-from typing import Any
-
 import numpy as np
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.compiled.layers import BLOCK
-from dragoman.inference.compiled.layout import FREE, RowBuffers, SearchState
+from dragoman.inference.compiled.layout import FREE, NUMBER_TYPES, RowBuffers, SearchState
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.output_rules import length_penalties
+from dragoman.kernels import VECTOR_WIDTH
 from dragoman.kernels.tiles import MULTIPLIED_TOGETHER, PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
-
-INPUT_TYPES: dict[str, Any] = {"int8": np.uint8, "int16": np.int16, "float32": np.float32}
-"""Type of the inputs of matrix products, by precision."""
 
 
 def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positions: int) -> RowBuffers:
@@ -23,9 +18,9 @@ def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positio
     """
     room = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS + PRODUCT_ROWS
     width, heads_width, inner = weights.width, weights.heads_width, weights.inner_width
-    inputs, at_once = INPUT_TYPES[weights.precision], MULTIPLIED_TOGETHER[weights.precision]
+    inputs, at_once = NUMBER_TYPES[weights.precision]["inputs"], MULTIPLIED_TOGETHER[weights.precision]
     inner_width = -(-inner // at_once) * at_once
-    outputs = -(-max(3 * heads_width, inner) // PRODUCT_COLUMNS) * PRODUCT_COLUMNS
+    outputs = np.zeros((room, -(-max(3 * heads_width, inner) // PRODUCT_COLUMNS) * PRODUCT_COLUMNS), np.float32)
     of_states = np.zeros((room, -(-width // at_once) * at_once), inputs)
     return RowBuffers(
         states=np.zeros((room, width), np.float32),
@@ -33,10 +28,11 @@ def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positio
         attended=of_states if heads_width == width else np.zeros((room, heads_width), inputs),
         inner_inputs=np.zeros((room, inner_width), inputs),
         scales=np.ones(room, np.float32),
-        outputs=np.zeros((room, outputs), np.float32),
+        outputs=outputs,
+        all_outputs=outputs.reshape(-1),
         band=np.zeros((PRODUCT_ROWS, VOCABULARY_BAND), np.float32),
         line=np.zeros(max(width, inner_width, PRODUCT_COLUMNS), np.float32),
-        scores=np.zeros((weights.shape.num_heads, positions + BLOCK), np.float32),
+        scores=np.zeros((weights.shape.num_heads, positions + VECTOR_WIDTH), np.float32),
         places=np.zeros(positions, np.int64),
         dimensions=np.arange(heads_width // weights.shape.num_heads, dtype=np.int64) * src_length,
         merged=np.zeros(heads_width, np.float32),
@@ -58,12 +54,11 @@ def allocate_search(
 ) -> SearchState:
     """Allocate the state of `slots` sentences, for outputs up to `length` tokens.
 
-    `src_length` is the longest source and `max_prefix` the longest prefix, in tokens. Keys and values are float16 (as
-    uint16) unless the precision is float32.
+    `src_length` is the longest source and `max_prefix` the longest prefix, in tokens.
     """
     width, beam_size, layers = weights.heads_width, settings.beam_size, weights.num_layers
     per_slot, per_beam = (slots,), (slots, beam_size)
-    kept = np.float32 if weights.precision == "float32" else np.uint16
+    kept = NUMBER_TYPES[weights.precision]["cache"]
     return SearchState(
         src_lengths=np.zeros(per_slot, np.int64),
         src_keys=np.empty((layers, slots, src_length * width), kept),

@@ -7,7 +7,7 @@ int8. The outputs of a head are padded with zeros to a multiple of HEAD_WIDTH_MU
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.inference.compiled.positions import KnownPositions, position_tables
 from dragoman.inference.compiled.quantized import Product, make_product, quantize_weight
+from dragoman.kernels.library import MachineCode, Packed, load_code, pack
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
     HAS_FMA,
@@ -32,6 +33,7 @@ _ZERO_BYTE = 128
 
 _ACTIVATIONS = ("relu", "gelu", "swish")
 
+Stack = TypeVar("Stack", EncoderWeights, DecoderWeights)
 LinearArrays = tuple[Floats, Floats | None]
 """Weight (out, in) and bias."""
 
@@ -74,22 +76,29 @@ class CompiledWeights:
         activation = _ACTIVATIONS.index(settings.activation)
         self.shape = Shape(settings.num_heads, settings.norm_first, activation, _LAYER_NORM_EPSILON)
         with np.errstate(invalid="ignore", over="ignore"):  # callers check `is_finite` before they search
-            self._encoder = self._encoder_weights(src)
-            self._decoder = self._decoder_weights(tgt)
+            self._encoder = pack(self._encoder_weights(src))
+            self._decoder = pack(self._decoder_weights(tgt))
         del self._arrays
 
-    def encoder(self, length: int) -> EncoderWeights:
+    def encoder(self, length: int) -> Packed[EncoderWeights]:
         """Weights of the encoder, with positional encodings for sources up to `length` tokens."""
-        return self._encoder._replace(positions=self._positions[0].up_to(length))
+        self._encoder = _with_positions(self._encoder, self._positions[0].up_to(length))
+        return self._encoder
 
-    def decoder(self, length: int) -> DecoderWeights:
+    def decoder(self, length: int) -> Packed[DecoderWeights]:
         """Weights of the decoder, with positional encodings for outputs up to `length` tokens."""
-        return self._decoder._replace(positions=self._positions[1].up_to(length))
+        self._decoder = _with_positions(self._decoder, self._positions[1].up_to(length))
+        return self._decoder
+
+    @property
+    def code(self) -> MachineCode:
+        """The compiled functions for this precision."""
+        return load_code(self.precision)
 
     @property
     def vocabulary_bands(self) -> int:
         """Number of bands of the vocabulary."""
-        return int(self._decoder.vocabulary.bias.shape[1]) // VOCABULARY_BAND
+        return int(self._decoder.record.vocabulary.bias.shape[1]) // VOCABULARY_BAND
 
     def _encoder_weights(self, embedding: Floats) -> EncoderWeights:
         layers = [f"encoder.layers.{index}" for index in range(self._settings.num_encoder_layers)]
@@ -165,6 +174,10 @@ class CompiledWeights:
 
     def _pack(self, products: Sequence[Product]) -> PackedLinear:
         return _pack_all(products, self.precision, PRODUCT_COLUMNS, 0.0)
+
+
+def _with_positions(stack: Packed[Stack], positions: Floats) -> Packed[Stack]:
+    return stack if stack.record.positions is positions else pack(stack.record._replace(positions=positions))
 
 
 def unsupported_reason(precision: str) -> str:

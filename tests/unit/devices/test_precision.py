@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.devices import precision as precision_of_devices
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError
+from dragoman.kernels import library, tiles
 
-tiles = pytest.importorskip("dragoman.kernels.tiles", reason="numba compiles for the processor at hand")
-jit = pytest.importorskip("dragoman.kernels.jit", reason="numba compiles for the processor at hand")
 CPU = "cpu"
 OLD: set[str] = set()
 NEW = {"avx512vnni", "avx512bf16"}
@@ -18,7 +16,8 @@ NEW = {"avx512vnni", "avx512bf16"}
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> Any:
     def of_kind(features: set[str], multiplies_shorts: bool) -> None:
-        monkeypatch.setattr(jit, "FEATURES", features)
+        monkeypatch.setattr("dragoman.kernels.processor.FEATURES", features)
+        monkeypatch.setattr(library, "is_available", lambda: True)
         monkeypatch.setattr(tiles, "HAS_BYTE_PRODUCTS", "avx512vnni" in features)
         monkeypatch.setattr(tiles, "HAS_SHORT_PRODUCTS", multiplies_shorts)
 
@@ -67,6 +66,6 @@ def test_unsupported_integers_raise_with_one_line(
 
 def test_machine_code_and_torch_know_the_same_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     found = resolve_inference_precision("bfloat16", CPU)
-    monkeypatch.setattr(precision_of_devices, "can_compile", lambda: False)
+    monkeypatch.setattr(library, "is_available", lambda: False)
     assert resolve_inference_precision("bfloat16", CPU) == found
     assert resolve_inference_precision("auto", CPU) != "int16"

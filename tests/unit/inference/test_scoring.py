@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.cli.main import run_command
 from dragoman.errors import ConfigError
-from dragoman.inference import searches
 from dragoman.inference.translator import Translator
+from dragoman.kernels import library
 from dragoman.model.trained import TrainedModel
 
 TEXTS = ["one two three", "four", "five four three two one"]
@@ -19,7 +19,7 @@ def test_scores_of_its_own_translations_are_those_of_the_search(
     small_bundle: TrainedModel, num_models: int, compiles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not compiles:
-        monkeypatch.setattr(searches, "can_compile", lambda: False)
+        monkeypatch.setattr(library, "is_available", lambda: False)
     translator = Translator.from_trained([small_bundle] * num_models, "float32")
     found = [one.candidates[0] for one in translator.translate_detailed(TEXTS, max_extra_tokens=40)]
     scores = translator.score(TEXTS, [one.text for one in found])
@@ -36,7 +36,7 @@ def test_scores_of_its_own_translations_are_those_of_the_search(
 def test_machine_code_and_torch_score_alike(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     translator, targets = Translator.from_trained([small_bundle], "float32"), ["five one", "", "two"]
     found = translator.score([*TEXTS[:2], ""], targets)
-    monkeypatch.setattr(searches, "can_compile", lambda: False)
+    monkeypatch.setattr(library, "is_available", lambda: False)
     expected = translator.score([*TEXTS[:2], ""], targets)
     for one, other in zip(found, expected, strict=True):
         assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)

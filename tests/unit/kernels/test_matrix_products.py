@@ -24,8 +24,8 @@ from dragoman.inference.compiled.layers import (
     softmax,
     store_row,
 )
-from dragoman.inference.compiled.layout import Norm, PackedLinear
-from dragoman.inference.compiled.memory import INPUT_TYPES, allocate_rows, allocate_search
+from dragoman.inference.compiled.layout import NUMBER_TYPES, Norm, PackedLinear
+from dragoman.inference.compiled.memory import allocate_rows, allocate_search
 from dragoman.inference.compiled.weights import pack_products
 from dragoman.inference.searches import compiled_weights
 from dragoman.kernels.arithmetic import exp2, maximum, round_to_integer
@@ -163,7 +163,7 @@ def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool,
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     weights, chosen = compiled_weights(model, precision), InferenceSettings(beam_size=1)
-    encoder, decoder = weights.encoder(16), weights.decoder(16)
+    encoder, decoder = weights.encoder(16).record, weights.decoder(16).record
     ids, starts, slots = np.arange(3, 19), np.array([0, 16]), np.zeros(1, np.int64)
 
     def states(norms: tuple[str, Any, Any], line: Any) -> tuple[bytes, bytes]:
@@ -172,7 +172,7 @@ def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool,
         search = allocate_search(weights, chosen, 1, 16, 16, 0)
         search.live[0], search.ids[0, 0] = 1, 1
         read = encoder._replace(**{name: Norm(gain, bias)}) if hasattr(encoder, name) else encoder
-        encode(read, decoder.cross_sources, weights.shape, ids, starts, slots, rows, search)
+        encode(read, decoder, weights.shape, rows, search, ids, starts, slots)
         of_sources = rows.inputs.tobytes()
         place_rows(rows, search, slots, 1)
         decode(decoder._replace(**{name: Norm(gain, bias)}), weights.shape, rows, 1, search)
@@ -190,7 +190,7 @@ def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool,
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_inputs_of_a_product_do_not_depend_on_addresses(precision: str) -> None:
-    values, kind = numbers(96) * 3, INPUT_TYPES[precision]
+    values, kind = numbers(96) * 3, NUMBER_TYPES[precision]["inputs"]
     expected, scales = np.zeros((1, 96), kind), np.zeros(1, np.float32)
     put(values, expected, scales, 0)
     for gap in range(0, 320, 4):
@@ -216,7 +216,9 @@ def multiply(
     """The product of rows with a packed weight, the quantized rows and their scales."""
     count, depth = rows.shape
     padded_count = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS
-    inputs = np.zeros((padded_count, depth + -depth % MULTIPLIED_TOGETHER[precision]), INPUT_TYPES[precision])
+    inputs = np.zeros(
+        (padded_count, depth + -depth % MULTIPLIED_TOGETHER[precision]), NUMBER_TYPES[precision]["inputs"]
+    )
     scales, out = np.ones(padded_count, np.float32), np.zeros((padded_count, linear.bias.shape[1]), np.float32)
     for row in range(count):
         put(rows[row], inputs, scales, row)

@@ -13,7 +13,6 @@ pytest.importorskip("numba", reason="numba compiles what is tested here")
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
-from dragoman.inference import searches
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.compiled.forced import force_targets
 from dragoman.inference.compiled.positions import position_tables
@@ -21,6 +20,7 @@ from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.searches import CompiledSearch, compiled_weights
 from dragoman.inference.segments import IdPair, Source
+from dragoman.kernels import library
 from dragoman.model.parameters import arrays_of
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -72,7 +72,7 @@ def test_a_forced_pass_equals_the_definition(kind: str) -> None:
 def test_an_aligner_reads_the_same_attention_without_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     model, pairs = model_of("post-norm, separate"), random_pairs(9)
     found = Aligner([model], None).weights(pairs)  # type: ignore[arg-type]
-    monkeypatch.setattr(searches, "can_compile", lambda: False)
+    monkeypatch.setattr(library, "is_available", lambda: False)
     expected = Aligner([model], None).weights(pairs)  # type: ignore[arg-type]
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)

@@ -30,7 +30,7 @@ def packed(weights: CompiledWeights) -> list[np.ndarray]:
     def flatten(value: Any) -> list[np.ndarray]:
         return [value] if isinstance(value, np.ndarray) else [array for part in value for array in flatten(part)]
 
-    return flatten(weights.encoder(9)) + flatten(weights.decoder(9))
+    return flatten(weights.encoder(9).record) + flatten(weights.decoder(9).record)
 
 
 @pytest.mark.parametrize("precision", ["int8", "int16"])

@@ -1,0 +1,141 @@
+"""Forced passes in machine code: whole targets run through the decoder at once.
+
+All positions of a target are rows of one pass, and each attends to itself and the earlier ones. A step-by-step pass
+with `layers.decode` would give the same numbers, but would read all weights once for each position.
+"""
+
+from dragoman.inference.compiled.beams import find_continuations, score_vocabulary
+from dragoman.inference.compiled.layers import (
+    attend_head,
+    cross_attention_sublayer,
+    enter_sublayer,
+    feed_forward,
+    finish,
+    leave_sublayer,
+    multiply_rows,
+    softmax,
+    store_row,
+)
+from dragoman.inference.compiled.layout import (
+    FREE,
+    BeamRules,
+    DecoderWeights,
+    Floats1,
+    Floats2,
+    Floats3,
+    Integers1,
+    Integers2,
+    RowBuffers,
+    SearchState,
+    Shape,
+    as_variable,
+)
+from dragoman.kernels.jit import jit_without_nan
+from dragoman.kernels.matrix_products import keep, weighted_sum
+from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE
+
+
+@jit_without_nan
+def decode_targets(
+    weights: DecoderWeights,
+    shape: Shape,
+    rows: RowBuffers,
+    search: SearchState,
+    ids: Integers1,
+    starts: Integers1,
+    attended: int,
+    attention: Floats3,
+) -> None:
+    """Run whole targets through the decoder. Leaves the final states in `rows.inputs`.
+
+    `ids` are the decoder's inputs of all sentences. Sentence n is ids[starts[n]:starts[n + 1]] and belongs to slot n,
+    where `encode` stored its source. Cross-attention of layer `attended` is written to `attention` (R, H, S).
+    """
+    num_rows, width = ids.size, rows.states.shape[1]
+    for n in range(starts.size - 1):
+        for row in range(starts[n], starts[n + 1]):
+            rows.slot[row] = n
+            embedding, position = weights.embedding[ids[row]], weights.positions[row - starts[n]]
+            for i in range(width):
+                rows.states[row, i] = embedding[i] + position[i]
+    for layer in range(weights.self_in.panels.shape[0]):
+        enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
+        causal_attention_sublayer(rows, starts, shape, search)
+        multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        enter_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
+        multiply_rows(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
+        cross_attention_sublayer(rows, num_rows, layer, shape, search)
+        if layer == attended:
+            copy_attention(rows, num_rows, layer, shape, search, attention)
+        multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
+        leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
+        enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
+        leave_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
+    finish(rows, num_rows, weights.final_norm, shape)
+
+
+@jit_without_nan
+def causal_attention_sublayer(rows: RowBuffers, starts: Integers1, shape: Shape, search: SearchState) -> None:
+    """Attention of every position of a target to itself and the earlier ones.
+
+    Keys and values go through the search's memory, where they are rounded as in a search. All layers use the memory of
+    the first.
+    """
+    width = rows.merged.size
+    for n in range(starts.size - 1):
+        keys, values = search.keys[0, n], search.values[0, n]
+        for row in range(starts[n], starts[n + 1]):
+            position, outputs = row - starts[n], rows.outputs[row]
+            rows.places[position] = position * width
+            keep(keys, position * width, outputs, width, width)
+            keep(values, position * width, outputs, 2 * width, width)
+            attend_head(outputs[:width], keys, values, as_variable(0), position + 1, rows, shape.num_heads)
+            store_row(rows.merged, rows.attended, rows.scales, row)
+
+
+@jit_without_nan
+def copy_attention(
+    rows: RowBuffers, num_rows: int, layer: int, shape: Shape, search: SearchState, attention: Floats3
+) -> None:
+    """attention (R, H, S) = cross-attention of every row, computed again as in `cross_attention_sublayer`."""
+    width = rows.merged.size
+    head_width, positions = width // shape.num_heads, search.src_keys.shape[2] // width
+    for row in range(num_rows):
+        keys, length = search.src_keys[layer, rows.slot[row]], search.src_lengths[rows.slot[row]]
+        for head in range(shape.num_heads):
+            at, scores = head * head_width, rows.scores[head]
+            for begin in range(0, length, HEAD_WIDTH_MULTIPLE):
+                shift = at * positions + begin
+                weighted_sum(scores, begin, rows.outputs[row], at, keys, rows.dimensions, shift, head_width)
+            softmax(scores, length)
+            for k in range(length):
+                attention[row, head, k] = scores[k]
+
+
+@jit_without_nan
+def score_labels(
+    weights: DecoderWeights,
+    rows: RowBuffers,
+    search: SearchState,
+    labels: Integers1,
+    log_probs: Floats1,
+    best_ids: Integers2,
+    best_log_probs: Floats2,
+) -> None:
+    """Write the log-probability of the label of each row, and its best tokens.
+
+    Slot 0 is used as a search of one hypothesis, at its first token, for each row in turn.
+    """
+    rules, vocabulary, slot = BeamRules(1, 1, 0), weights.vocabulary, as_variable(0)
+    score_vocabulary(vocabulary, rules, rows, labels.size, search)
+    for row in range(labels.size):
+        search.first_row[0], search.prefixes[0, 0] = row, labels[row]
+        find_continuations(slot, vocabulary, rules, rows, search)
+        log_probs[row] = search.candidate_log_probs[1, 0]
+        if best_ids.shape[1]:
+            search.prefixes[0, 0] = FREE
+            for k in range(find_continuations(slot, vocabulary, rules, rows, search)):
+                best_ids[row, k], best_log_probs[row, k] = search.candidates[1, k], search.candidate_log_probs[1, k]

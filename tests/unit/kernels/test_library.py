@@ -1,0 +1,136 @@
+"""Machine code that is compiled ahead of time: how it is found, loaded and called."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dragoman.config import InferenceSettings
+from dragoman.inference.compiled.engine import Waiting, search_all
+from dragoman.inference.compiled.forced import force_targets
+from dragoman.inference.compiled.weights import CompiledWeights
+from dragoman.inference.searches import compiled_weights
+from dragoman.inference.segments import Source
+from dragoman.kernels import compiling, library
+from dragoman.kernels.processor import FEATURES, find_target
+from tests.contract.random_models import random_transformer
+
+pytestmark = pytest.mark.skipif(not library.is_available(), reason="needs a processor that machine code supports")
+PRECISIONS = ["float32", "int16", "int8"]
+
+
+def small_weights(precision: str) -> CompiledWeights:
+    return compiled_weights(random_transformer(30, d_model=16, num_heads=2, d_ff=32), precision)
+
+
+def search(weights: CompiledWeights) -> list[Any]:
+    waiting = Waiting([Source("0", [5, 6, 7])], InferenceSettings(beam_size=2, max_extra_tokens=4), None, (30, 30))
+    search_all(weights, waiting, InferenceSettings(beam_size=2, max_extra_tokens=4), 1)
+    return waiting.found
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_calls_pass_the_types_that_functions_are_compiled_for(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other types would not raise, but read and write the wrong memory."""
+    numba = pytest.importorskip("numba")
+    from dragoman.inference.compiled import build
+
+    expected = {one.__name__: build.argument_types(one, precision) for one in build.ENTRIES}
+    called, names = set(), {}
+    bind, call = library.MachineCode.bind, library.BoundFunction.__call__
+
+    def named(code: Any, name: str, *arguments: Any) -> Any:
+        bound = bind(code, name, *arguments)
+        names[bound] = name
+        return bound
+
+    def checked(bound: Any, *arguments: Any) -> int:
+        plain = [one.record if isinstance(one, library.Packed) else one for one in (*bound._arguments, *arguments)]
+        assert tuple(map(numba.typeof, plain)) == expected[names[bound]]
+        called.add(names[bound])
+        return call(bound, *arguments)
+
+    monkeypatch.setattr(library.MachineCode, "bind", named)
+    monkeypatch.setattr(library.BoundFunction, "__call__", checked)
+    weights = small_weights(precision)
+    search(weights)
+    force_targets(weights, [([5, 6], [7, 8])], layer=0, num_alternatives=2)
+    assert called == {*expected}
+
+
+def test_the_hash_covers_every_file_that_the_code_comes_from() -> None:
+    """Otherwise a change of a file could leave old machine code in use."""
+    listing = "import sys, dragoman.inference.compiled.build; print(*sorted(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    package = Path(library.__file__).parents[1]
+    modules = {name.replace(".", "/") for name in run.stdout.split() if name.startswith("dragoman.")}
+    imported = {f"{name}.py" for name in modules if package.parent.joinpath(f"{name}.py").exists()}
+    no_code = {"kernels/processor.py", "errors.py", "version.py"}
+    assert {name.removeprefix("dragoman/") for name in imported} - no_code <= {*compiling.SOURCES}
+
+
+@pytest.mark.skipif(find_target("float32") is None, reason="needs a processor with code compiled ahead of time")
+def test_installed_and_newly_compiled_code_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    library.load_code.cache_clear()
+    expected = search(small_weights("float32"))
+    forced = force_targets(small_weights("float32"), [([5, 6], [7, 8])])
+    monkeypatch.setattr(library, "LIBRARIES", tmp_path)
+    library.load_code.cache_clear()
+    try:
+        assert search(small_weights("float32")) == expected
+        again = force_targets(small_weights("float32"), [([5, 6], [7, 8])])
+        assert np.array_equal(again[0].log_probs, forced[0].log_probs)
+    finally:
+        library.load_code.cache_clear()
+
+
+def test_a_failed_compilation_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dragoman.errors import ResourceError
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiling, "_COMPILER", "dragoman.no_such_module")
+    with pytest.raises(ResourceError, match=r"^Machine code for this processor could not be compiled: .*\. Reinstall"):
+        compiling.compile_search("float32", find_target("float32") or library._native_target())
+    assert not [*tmp_path.rglob("*.o")]
+
+
+def test_code_is_compiled_once_and_kept_if_the_folder_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    target, compiled = find_target("float32") or library._native_target(), []
+
+    def compile_now(precision: str, _: Any) -> bytes:
+        compiled.append(precision)
+        return b"code"
+
+    monkeypatch.setattr(compiling, "_compile_in_a_process", compile_now)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert [compiling.compile_search("int8", target) for _ in range(2)] == [b"code"] * 2
+    assert compiled == ["int8"]
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)  # not a folder
+    assert compiling.compile_search("int8", target) == b"code"
+    assert compiled == ["int8"] * 2
+
+
+def test_instruction_sets_have_the_names_of_llvm() -> None:
+    binding = pytest.importorskip("llvmlite.binding")
+    known = {name for name, there in binding.get_host_cpu_features().items() if there}
+    used = {
+        "avx2",
+        "fma",
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512dq",
+        "avx512vnni",
+        "avxvnni",
+        "avx512bf16",
+        "lzcnt",
+    }
+    assert known & used == FEATURES & used
