@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 _CPU_INFO = Path("/proc/cpuinfo")
-_KERNEL_NAMES = {"bmi1": "bmi", "abm": "lzcnt", "amxbf16": "amx-bf16", "asimd": "neon"}
+_KERNEL_NAMES = {
+    "abm": "lzcnt",
+    "amxbf16": "amx-bf16",
+    "asimd": "neon",
+    "bmi1": "bmi",
+    "sse41": "sse4.1",
+    "sse42": "sse4.2",
+}
 """LLVM's names of the instruction sets that Linux calls differently, apart from underscores."""
 
 
