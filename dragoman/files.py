@@ -262,6 +262,11 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
+def user_cache_folder(name: str) -> Path:
+    """A folder for files that can be made again, in the user's cache. It need not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / name
+
+
 def free_space(folder: Path) -> int:
     """The free bytes of the disk of `folder`, which need not exist yet."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())

@@ -8,19 +8,16 @@ import ctypes
 import hashlib
 import importlib.util
 import os
-import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ResourceError
+from dragoman.files import user_cache_folder, write_file
 from dragoman.kernels.processor import BYTE_TARGETS, FLOAT_TARGETS, Target
 from dragoman.messages import say
 
@@ -70,11 +67,6 @@ def _tell() -> None:
         say(_announced.pop())
 
 
-def cache_folder() -> Path:
-    """The folder for code that was compiled on this machine. It need not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "machine-code"
-
-
 def file_stem(precision: str, target: Target) -> str:
     """The name of a file with the search's machine code, without its ending. It changes when the sources change."""
     return f"{precision}-{target.name}-{_hash_of_sources()}"
@@ -91,7 +83,9 @@ def compile_search(precision: str, target: Target) -> bytes:
     If several processes ask for the same code, one of them compiles it. If the cache folder cannot be written, nothing
     is kept. Raises ResourceError if compiling fails.
     """
-    path = cache_folder() / f"{file_stem(precision, target)}-numba{version('numba')}.o"
+    from importlib.metadata import version  # takes 2 MB
+
+    path = user_cache_folder("machine-code") / f"{file_stem(precision, target)}-numba{version('numba')}.o"
     with suppress(OSError):
         return path.read_bytes()
     with _only_one_process(path.with_suffix(".lock")):
@@ -99,12 +93,14 @@ def compile_search(precision: str, target: Target) -> bytes:
             return path.read_bytes()
         _tell()
         code = _compile_in_a_process(precision, target)
-        with suppress(OSError):  # a read-only or full disk
-            _write_at_once(path, code)
+        with suppress(OSError, ResourceError):  # a read-only or full disk
+            write_file(path, code)
     return code
 
 
 def _compile_in_a_process(precision: str, target: Target) -> bytes:
+    import subprocess  # installed code needs no other process
+
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGE.parent), *sys.path])}
     if target.features:
         features = ",".join(f"+{name}" for name in target.features)
@@ -135,18 +131,6 @@ def _only_one_process(path: Path) -> Iterator[None]:
         yield
 
 
-def _write_at_once(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
-        try:
-            stream.write(content)
-            stream.close()
-            Path(stream.name).chmod(0o644)
-            os.replace(stream.name, path)
-        except BaseException:
-            Path(stream.name).unlink(missing_ok=True)
-            raise
-
-
 def load_object(code: bytes) -> Callable[[str], Any]:
     """Load an object file into this process. Returns a function that finds its functions by name."""
     from llvmlite import binding
@@ -170,6 +154,8 @@ def build_libraries(folder: Path) -> list[Path]:
 
     Libraries that exist are kept. Others in the folder, of earlier sources, are removed.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     kinds = [
         (precision, target)
         for precision, targets in (("float32", FLOAT_TARGETS), ("int16", FLOAT_TARGETS), ("int8", BYTE_TARGETS))
@@ -185,6 +171,9 @@ def build_libraries(folder: Path) -> list[Path]:
 
 
 def _build_library(kind: tuple[str, Target], path: Path) -> None:
+    import subprocess
+    import tempfile
+
     if path.exists():
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -193,4 +182,4 @@ def _build_library(kind: tuple[str, Target], path: Path) -> None:
         compiler = os.environ.get("CC", "cc").split()
         flags = "-shared -nostartfiles -Wl,--strip-all -Wl,--build-id=none -Wl,--gc-sections -Wl,-z,noexecstack".split()
         subprocess.run([*compiler, *flags, "-o", str(linked), str(compiled), "-lm"], check=True)
-        _write_at_once(path, linked.read_bytes())
+        write_file(path, linked.read_bytes())

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from dragoman.kernels import library
+
 UNUSED = {
     "huggingface_hub",
     "jinja2",
@@ -17,6 +19,7 @@ UNUSED = {
     "sacrebleu",
     "torch",
 }
+COMPILER = {"llvmlite", "numba"}
 SERVER = {"asyncio", "prometheus_client", "starlette", "uvicorn"}
 HELP = """
 import json, sys
@@ -47,12 +50,17 @@ json.dump(list(sys.modules), sys.stderr)
 """
 
 
+INSTALLED_CODE = pytest.mark.skipif(
+    not library._library_path("int8").exists(), reason="needs code for this processor in the package"
+)
+
+
 @pytest.mark.parametrize(
     ("program", "unused"),
     [
         pytest.param(HELP, UNUSED | SERVER | {"charset_normalizer", "numpy", "tokenizers"}, id="help"),
-        pytest.param(TRANSLATE, UNUSED | SERVER, id="translate"),
-        pytest.param(SERVE, UNUSED, id="serve"),
+        pytest.param(TRANSLATE, UNUSED | COMPILER | SERVER, id="translate", marks=INSTALLED_CODE),
+        pytest.param(SERVE, UNUSED | COMPILER, id="serve", marks=INSTALLED_CODE),
     ],
 )
 def test_a_command_starts_without_modules_that_it_does_not_use(program: str, unused: set[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from dragoman.errors import ConfigError, ModelError, needs_train_extra
+from dragoman.files import user_cache_folder
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS, check_path, check_paths, overrides_of_keywords
 from dragoman.workflows.api.notebook import default_progress, show_counts_in_notebooks
 from dragoman.workflows.api.run import Run, train_in
@@ -177,8 +178,7 @@ def _folder_of(model: PathName | Run) -> Path:
     name = str(model)
     if not is_hub_name(name):
         raise ModelError(f"{path} does not exist. Name a model folder, a run, or a model of the hub as owner/name.")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "models"
-    folder = cache / name.replace("/", "--")
+    folder = user_cache_folder("models") / name.replace("/", "--")
     if not folder.exists():
         import_model(name, folder, default_progress())
     return folder
