@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -151,11 +151,11 @@ def verify_folder(folder: Path) -> dict[str, Any]:
 class VerifiedFolder:
     """A folder whose files are verified against its manifest.
 
-    `unread` names large files. Only their sizes are verified, until `read` returns their content. Other files must not
-    have more than `most_bytes` bytes. Raises ModelError as `verify_folder` does.
+    `unread` are the endings of the names of large files. Only their sizes are verified, until `read` returns their
+    content. Other files must not have more than `most_bytes` bytes. Raises ModelError as `verify_folder` does.
     """
 
-    def __init__(self, folder: Path, unread: Collection[str] = (), most_bytes: int | None = None) -> None:
+    def __init__(self, folder: Path, unread: tuple[str, ...] = (), most_bytes: int | None = None) -> None:
         self.path = folder
         content, self.manifest = _read_manifest(folder)
         self.fingerprint = hashlib.sha256(content).hexdigest()[:_FINGERPRINT_DIGITS]
@@ -167,7 +167,7 @@ class VerifiedFolder:
         for name, facts in files.items():
             path = folder / name
             size = _check_size_on_disk(path, facts)
-            if name in unread:
+            if name.endswith(unread):
                 continue
             if most_bytes is not None and size > most_bytes:
                 raise ModelError(f"{path} must have at most {most_bytes} bytes, but has {size}. {_RESTORE}")

@@ -49,8 +49,10 @@ QUANTIZED_FORMAT = 2
 """Version of the layout of a model whose matrices are integers."""
 # tests/data/models has a folder of each format, which later versions must read.
 _CONFIG = "config.toml"
+_ARRAYS = (".safetensors",)
+"""Endings of the large files: the weights, and in a checkpoint the state of the optimizer."""
 _MAX_BYTES = 64 << 20
-"""Limit for every file except the weights: three times the largest known tokenizer."""
+"""Limit for every other file: three times the largest known tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def load_bundle(folder: Path) -> Bundle:
     ModelError
         If the format is another one, or a file is missing, damaged, or does not fit the others. The message names it.
     """
-    checked = VerifiedFolder(folder, {WEIGHTS}, _MAX_BYTES)
+    checked = VerifiedFolder(folder, _ARRAYS, _MAX_BYTES)
     if (found := checked.manifest.get("format")) not in (FORMAT, QUANTIZED_FORMAT):
         raise ModelError(
             f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT} and "
@@ -181,7 +183,7 @@ def load_bundle(folder: Path) -> Bundle:
     # The weights are hashed from the content that is parsed, so that a large file is read only once.
     arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
     card = read_card(folder)
-    VerifiedFolder(folder, {WEIGHTS})  # nothing changed while the other files were read
+    VerifiedFolder(folder, _ARRAYS)  # nothing changed while the other files were read
     return Bundle(arrays, tokenizers, config, card, checked.fingerprint)
 
 

@@ -226,6 +226,24 @@ def test_no_file_is_read_that_is_larger_than_it_can_be(trained: TrainedModel, tm
         TrainedModel.load(tmp_path / "model", "cpu")
 
 
+def test_a_checkpoint_is_a_model_whatever_the_size_of_its_optimizer(
+    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of the optimizer is larger than the weights, and translating does not read it."""
+    trained.save(tmp_path / "good")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "good").iterdir() if path.name != MANIFEST}
+    with write_folder(tmp_path / "checkpoint", {"format": 1}) as folder:
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        (folder / "optimizer.safetensors").write_bytes(bytes(1 << 20))
+    monkeypatch.setattr("dragoman.bundle.folder._MAX_BYTES", max(map(len, files.values())))
+    loaded = TrainedModel.load(tmp_path / "checkpoint", "cpu")
+    assert loaded.bundle.arrays.keys() == trained.bundle.arrays.keys()
+    (tmp_path / "checkpoint" / "optimizer.safetensors").write_bytes(bytes(1 << 19))
+    with pytest.raises(ModelError, match=r"optimizer.safetensors has 524288 bytes instead of 1048576"):
+        TrainedModel.load(tmp_path / "checkpoint", "cpu")
+
+
 def test_what_a_path_means(trained: TrainedModel, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="does not exist"):
         resolve_model_folder(tmp_path / "nothing")
