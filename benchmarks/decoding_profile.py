@@ -112,13 +112,10 @@ class Parts:
             self.timed("cross-attention", layers.cross_attention_sublayer, rows, *here, search)
             self.multiply("products", weights.cross_out, layer, rows.inputs, rows, num_rows)
             self.timed("norms, sums", layers.leave_sublayer, rows, num_rows, weights.cross_norm, layer, shape)
-            self.timed("norms, sums", layers.enter_sublayer, rows, num_rows, weights.feed_forward_norm, layer, shape)
-            feed_forward = rows, num_rows, weights.inner, weights.outer, layer, shape
-            self.timed("feed-forward", layers.feed_forward, *feed_forward)
+            self.timed("feed-forward", layers.feed_forward_sublayer, weights, rows, *here)
             self.numbers["feed-forward"] += num_rows * (
                 weights.inner.panels[layer].size + weights.outer.panels[layer].size
             )
-            self.timed("norms, sums", layers.leave_sublayer, rows, num_rows, weights.feed_forward_norm, layer, shape)
         self.timed("norms, sums", layers.finish, rows, num_rows, weights.final_norm, shape)
         self.numbers["vocabulary"] += num_rows * weights.vocabulary.panels[0].size
         self.timed("vocabulary", beams.score_vocabulary, weights.vocabulary, rules, rows, num_rows, search)

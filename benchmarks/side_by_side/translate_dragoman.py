@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from dragoman.devices.memory import keep_freed_memory
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.inference.searches import CompiledSearch
 from dragoman.inference.segments import Source
@@ -32,7 +31,6 @@ def main() -> None:
     folder = given.models / given.size.name / "dragoman"
     options = {name: _value(text) for name, text in (option.split("=", 1) for option in given.option)}
     options.setdefault("precision", given.precision)
-    keep_freed_memory()  # as `dragoman translate` does
     translator = Translator.load(folder, device="cpu", **options)
     tokenizers = TokenizerPair.load(folder)
     rows = tokenizers.src.encode_batch(sources(given.data, given.sentences))

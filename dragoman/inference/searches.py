@@ -130,9 +130,11 @@ class CompiledSearch:
 
 def tensor_search(models: Sequence[LazyTransformer], precision: str) -> StepSearch:
     """The search of one model, or of an ensemble of models, in torch operations."""
+    from dragoman.devices.memory import keep_freed_memory
     from dragoman.inference.search.step_model import Ensemble
     from dragoman.inference.tensors.fast_model import FastModel
 
+    keep_freed_memory()
     fast = [FastModel(model.build(), precision) for model in models]
     return StepSearch(fast[0] if len(fast) == 1 else Ensemble(fast))
 

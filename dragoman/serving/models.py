@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, read_config
-from dragoman.devices.memory import keep_freed_memory
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError
 from dragoman.inference.options import Details, Preserve
@@ -214,7 +213,6 @@ def load_served_model(
     ConfigError
         If settings do not fit the model, or its languages are unknown.
     """
-    keep_freed_memory()
     spec = parse_model_spec(name)
     folder = resolve_model_folder(spec.path)
     trained = TrainedModel.load(folder, device)

@@ -152,10 +152,8 @@ def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence
         return request.translator.trained_models
     for path in request.paths:
         require_model(path, request.hint)
-    from dragoman.devices.memory import keep_freed_memory
     from dragoman.model.trained import TrainedModel
 
-    keep_freed_memory()
     return [TrainedModel.load(find_folder(path, progress), request.device) for path in request.paths]
 
 

@@ -118,6 +118,14 @@ def normalize_row(values: Floats, gain: Floats, bias: Floats, epsilon: float, ou
 
 
 @jit_without_nan
+def embed_row(rows: RowBuffers, row: int, embedding: Floats, position: Floats) -> None:
+    """states = embedding * sqrt(D) + position (section 3.4)."""
+    factor = np.float32(math.sqrt(embedding.size))
+    for i in range(embedding.size):
+        rows.states[row, i] = embedding[i] * factor + position[i]
+
+
+@jit_without_nan
 def _normalise_state(row: int, norm: Norm, layer: int, shape: Shape, rows: RowBuffers) -> None:
     """Layer norm of one row of states, in place but through `rows.line`.
 
@@ -208,17 +216,19 @@ def activate(values: Floats, activation: int, out: Floats) -> None:
 
 
 @jit_without_nan
-def feed_forward(
-    rows: RowBuffers, num_rows: int, inner: PackedLinear, outer: PackedLinear, layer: int, shape: Shape
+def feed_forward_sublayer(
+    weights: EncoderWeights | DecoderWeights, rows: RowBuffers, num_rows: int, layer: int, shape: Shape
 ) -> None:
-    """outputs = the feed-forward network of one layer, applied to each row of the inputs."""
-    multiply_rows(rows.inputs, rows.scales, inner, layer, num_rows, rows.outputs)
+    """The feed-forward network of one layer, with its residual connection."""
+    enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
+    multiply_rows(rows.inputs, rows.scales, weights.inner, layer, num_rows, rows.outputs)
     width = rows.inner_inputs.shape[1]
     for row in range(num_rows):
         line, out = rows.outputs[row, :width], rows.line[:width]
         activate(line, shape.activation, out)
         store_row(out, rows.inner_inputs, rows.scales, row)
-    multiply_rows(rows.inner_inputs, rows.scales, outer, layer, num_rows, rows.outputs)
+    multiply_rows(rows.inner_inputs, rows.scales, weights.outer, layer, num_rows, rows.outputs)
+    leave_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
 
 
 @jit_without_nan
@@ -249,9 +259,7 @@ def encode(
     num_rows, width, sources = ids.size, rows.merged.size, decoder.cross_sources
     for n in range(slots.size):
         for row in range(starts[n], starts[n + 1]):
-            embedding, position = weights.embedding[ids[row]], weights.positions[row - starts[n]]
-            for i in range(embedding.size):
-                rows.states[row, i] = embedding[i] + position[i]
+            embed_row(rows, row, weights.embedding[ids[row]], weights.positions[row - starts[n]])
     stride = rows.outputs.shape[1]
     for layer in range(weights.self_in.panels.shape[0]):
         enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
@@ -266,9 +274,7 @@ def encode(
                 store_row(rows.merged, rows.attended, rows.scales, row)
         multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
-        enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
-        feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
-        leave_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        feed_forward_sublayer(weights, rows, num_rows, layer, shape)
     finish(rows, num_rows, weights.final_norm, shape)
     for layer in range(sources.panels.shape[0]):
         multiply_rows(rows.inputs, rows.scales, sources, layer, num_rows, rows.outputs)
@@ -366,13 +372,10 @@ def cross_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape:
 @jit_without_nan
 def embed_token(weights: DecoderWeights, rows: RowBuffers, num_rows: int, search: SearchState) -> None:
     """states = embedding plus position of the last token of each hypothesis."""
-    width = rows.states.shape[1]
     for row in range(num_rows):
         slot = rows.slot[row]
-        embedding = weights.embedding[search.ids[slot, rows.hypothesis[row]]]
-        position = weights.positions[search.position[slot]]
-        for i in range(width):
-            rows.states[row, i] = embedding[i] + position[i]
+        token = search.ids[slot, rows.hypothesis[row]]
+        embed_row(rows, row, weights.embedding[token], weights.positions[search.position[slot]])
 
 
 @jit_without_nan
@@ -390,7 +393,5 @@ def decode(weights: DecoderWeights, shape: Shape, rows: RowBuffers, num_rows: in
         cross_attention_sublayer(rows, num_rows, layer, shape, search)
         multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
-        enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
-        feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
-        leave_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        feed_forward_sublayer(weights, rows, num_rows, layer, shape)
     finish(rows, num_rows, weights.final_norm, shape)

@@ -82,7 +82,7 @@ class EncoderWeights(NamedTuple):
     outer: PackedLinear
     feed_forward_norm: Norm
     final_norm: Norm  # L is 1, or 0 for a stack without a final norm
-    embedding: Floats2  # (V, D), multiplied by sqrt(D)
+    embedding: Floats2  # (V, D)
     positions: Floats2  # (positions, D)
 
 

@@ -8,8 +8,9 @@ from dragoman.inference.compiled.beams import find_continuations, score_vocabula
 from dragoman.inference.compiled.layers import (
     attend_head,
     cross_attention_sublayer,
+    embed_row,
     enter_sublayer,
-    feed_forward,
+    feed_forward_sublayer,
     finish,
     leave_sublayer,
     multiply_rows,
@@ -51,13 +52,11 @@ def decode_targets(
     `ids` are the decoder's inputs of all sentences. Sentence n is ids[starts[n]:starts[n + 1]] and belongs to slot n,
     where `encode` stored its source. Cross-attention of layer `attended` is written to `attention` (R, H, S).
     """
-    num_rows, width = ids.size, rows.states.shape[1]
+    num_rows = ids.size
     for n in range(starts.size - 1):
         for row in range(starts[n], starts[n + 1]):
             rows.slot[row] = n
-            embedding, position = weights.embedding[ids[row]], weights.positions[row - starts[n]]
-            for i in range(width):
-                rows.states[row, i] = embedding[i] + position[i]
+            embed_row(rows, row, weights.embedding[ids[row]], weights.positions[row - starts[n]])
     for layer in range(weights.self_in.panels.shape[0]):
         enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
         multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
@@ -71,9 +70,7 @@ def decode_targets(
             copy_attention(rows, num_rows, layer, shape, search, attention)
         multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
         leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
-        enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
-        feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
-        leave_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        feed_forward_sublayer(weights, rows, num_rows, layer, shape)
     finish(rows, num_rows, weights.final_norm, shape)
 
 

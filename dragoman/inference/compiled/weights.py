@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dragoman.bundle.weights import Arrays, check_stored_precision
 from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.inference.compiled.positions import KnownPositions, position_tables
-from dragoman.inference.compiled.quantized import Product, make_product, quantize_weight
+from dragoman.inference.compiled.quantized import Product, make_product
 from dragoman.kernels.library import MachineCode, Packed, load_code, pack
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
@@ -34,12 +34,10 @@ _ZERO_BYTE = 128
 _ACTIVATIONS = ("relu", "gelu", "swish")
 
 Stack = TypeVar("Stack", EncoderWeights, DecoderWeights)
-LinearArrays = tuple[Floats, Floats | None]
-"""Weight (out, in) and bias."""
 
 
 class CompiledWeights:
-    """All weights of a model for the compiled search, as copies.
+    """All weights of a model for the compiled search. Only embeddings that cannot change are not copies.
 
     Parameters
     ----------
@@ -105,7 +103,7 @@ class CompiledWeights:
         return EncoderWeights(
             **self._shared_weights(layers),
             final_norm=self._final_norm("encoder"),
-            embedding=embedding * np.float32(math.sqrt(self.width)),
+            embedding=embedding,
             positions=np.zeros((0, self.width), np.float32),
         )
 
@@ -120,9 +118,9 @@ class CompiledWeights:
             cross_out=self._pack([self._attention_output(cross) for cross in crosses]),
             cross_norm=self._norms([f"{cross}_residual.norm" for cross in crosses]),
             final_norm=self._final_norm("decoder"),
-            embedding=embedding * np.float32(math.sqrt(self.width)),
+            embedding=embedding,
             positions=np.zeros((0, self.width), np.float32),
-            vocabulary=_pack_all([self._product("projection.")], self.precision, VOCABULARY_BAND, -math.inf),
+            vocabulary=pack_products([self._product("projection.")], self.precision, VOCABULARY_BAND, -math.inf),
         )
 
     def _shared_weights(self, layers: Sequence[str]) -> dict[str, Any]:
@@ -138,9 +136,9 @@ class CompiledWeights:
         }
 
     def _embedding(self, side: str) -> Floats:
-        """The embedding of a side. A tied embedding has the name of the source side."""
-        found = self._arrays.get(f"{side}_embedding.weight")
-        return self._arrays["src_embedding.weight"] if found is None else found
+        """The embedding of a side, copied if it can change. A tied embedding has the name of the source side."""
+        found = self._arrays.get(f"{side}_embedding.weight", self._arrays["src_embedding.weight"])
+        return found.copy() if found.flags.writeable else found
 
     def _product(self, name: str) -> Product:
         return make_product(self._settings, self._arrays, name, self.precision)
@@ -173,7 +171,7 @@ class CompiledWeights:
         return Norm(np.zeros((0, self.width), np.float32), np.zeros((0, self.width), np.float32))
 
     def _pack(self, products: Sequence[Product]) -> PackedLinear:
-        return _pack_all(products, self.precision, PRODUCT_COLUMNS, 0.0)
+        return pack_products(products, self.precision)
 
 
 def _with_positions(stack: Packed[Stack], positions: Floats) -> Packed[Stack]:
@@ -192,43 +190,44 @@ def unsupported_reason(precision: str) -> str:
 
 
 def pack_products(
-    products: Sequence[LinearArrays], precision: str, multiple_of: int = PRODUCT_COLUMNS, padding: float = 0.0
+    products: Sequence[Product], precision: str, multiple_of: int = PRODUCT_COLUMNS, padding: float = 0.0
 ) -> PackedLinear:
-    """Pack the weight (out, in) and bias of each layer into panels of PRODUCT_COLUMNS columns.
+    """Pack the linear maps of all layers into panels of PRODUCT_COLUMNS columns.
 
     The number of columns is padded to a multiple of `multiple_of`. Padding columns have zero weights and the bias
     `padding`.
     """
-    of_all = [
-        Product(*quantize_weight(weight, precision), np.zeros(len(weight), np.float32) if bias is None else bias)
-        for weight, bias in products
-    ]
-    return _pack_all(of_all, precision, multiple_of, padding)
+    size, depth = products[0].weight.shape
+    together, columns = MULTIPLIED_TOGETHER[precision], size + -size % multiple_of
+    shape = len(products), columns // PRODUCT_COLUMNS, -(-depth // together) * PRODUCT_COLUMNS * together
+    corrections = np.float32 if precision == "float32" else np.int32
+    types = products[0].weight.dtype, corrections, np.float32, np.float32
+    per_column = len(products), columns
+    packed = PackedLinear(*map(_allocate_aligned, (shape, per_column, per_column, per_column), types))
+    for layer, product in enumerate(products):
+        weight = _pad(product.weight, columns, -(-depth // together) * together)
+        groups = weight.reshape(shape[1], PRODUCT_COLUMNS, -1, together).transpose(0, 2, 1, 3)
+        packed.panels[layer].reshape(groups.shape)[...] = groups
+        packed.scale[layer, :size] = product.scale
+        packed.bias[layer] = padding
+        packed.bias[layer, :size] = product.bias
+        if precision == "int8":  # VNNI multiplies unsigned by signed bytes, so inputs are stored plus 128
+            packed.correction[layer, :size] = _ZERO_BYTE * product.weight.sum(1, dtype=np.int32)
+    return packed
 
 
-def _pack_all(products: Sequence[Product], precision: str, multiple_of: int, padding: float) -> PackedLinear:
-    packs = [_pack(product, precision, multiple_of, padding) for product in products]
-    return PackedLinear(*(_stack_aligned(parts) for parts in zip(*packs, strict=True)))
-
-
-def _stack_aligned(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Stack the arrays of all layers from the start of a cache line, so that no register is loaded from two lines."""
-    size = sum(part.nbytes for part in parts)
-    room = np.empty(size + CACHE_LINE_BYTES, np.uint8)
+def _allocate_aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Zeros from the start of a cache line, so that no register is loaded from two lines."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    room = np.zeros(size + CACHE_LINE_BYTES, np.uint8)
     first = -room.ctypes.data % CACHE_LINE_BYTES
-    stacked = room[first : first + size].view(parts[0].dtype).reshape(len(parts), *parts[0].shape)
-    np.stack(parts, out=stacked)
-    return stacked
+    return room[first : first + size].view(dtype).reshape(shape)
 
 
-def _pack(product: Product, precision: str, multiple_of: int, padding: float) -> tuple[np.ndarray, ...]:
-    """One layer's panels, corrections, scales and biases."""
-    size, depth = product.weight.shape
-    missing, together = -size % multiple_of, MULTIPLIED_TOGETHER[precision]
-    scale, biases = np.pad(product.scale, (0, missing)), np.pad(product.bias, (0, missing), constant_values=padding)
-    weight = np.pad(product.weight, ((0, missing), (0, -depth % together)))
-    groups = weight.reshape(-1, PRODUCT_COLUMNS, weight.shape[1] // together, together).transpose(0, 2, 1, 3)
-    # VNNI multiplies unsigned by signed bytes, so inputs are stored plus 128. The correction takes 128 @ weights away.
-    zero = _ZERO_BYTE if precision == "int8" else 0
-    sums = np.zeros(len(scale), np.float32) if precision == "float32" else zero * weight.sum(1, dtype=np.int32)
-    return groups.reshape(len(groups), -1), sums, scale, biases
+def _pad(weight: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
+    """The weight with rows and columns of zeros added up to this size."""
+    if weight.shape == (rows, columns):
+        return weight
+    padded = np.zeros((rows, columns), weight.dtype)
+    padded[: weight.shape[0], : weight.shape[1]] = weight
+    return padded

@@ -26,6 +26,7 @@ from dragoman.inference.compiled.layers import (
 )
 from dragoman.inference.compiled.layout import NUMBER_TYPES, Norm, PackedLinear
 from dragoman.inference.compiled.memory import allocate_rows, allocate_search
+from dragoman.inference.compiled.quantized import Product, quantize_weight
 from dragoman.inference.compiled.weights import pack_products
 from dragoman.inference.searches import compiled_weights
 from dragoman.kernels.arithmetic import exp2, maximum, round_to_integer
@@ -226,13 +227,17 @@ def multiply(
     return out[:count], inputs[:count], scales[:count]
 
 
+def linear_map(weight: Any, precision: str, bias: Any = None) -> Product:
+    return Product(*quantize_weight(weight, precision), np.zeros(len(weight), np.float32) if bias is None else bias)
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 11), st.sampled_from([1, 3, 8, 30, 64, 130]), st.integers(1, 150), st.integers(0, 99))
 def test_products_equal_numpy(precision: str, count: int, depth: int, size: int, seed: int) -> None:
     """float32 up to rounding. Integers: the exact sum of products, times the scales."""
     rows, weight, bias = numbers(count, depth, seed=seed), numbers(size, depth, seed=seed + 1), numbers(size, seed=seed)
-    linear = pack_products([(weight, bias)], precision, padding=-np.inf)
+    linear = pack_products([linear_map(weight, precision, bias)], precision, padding=-np.inf)
     found, inputs, scales = multiply(rows, linear, precision)
     assert found.shape[1] % PRODUCT_COLUMNS == 0
     assert (found[:, size:] == -np.inf).all()
@@ -254,11 +259,8 @@ def test_products_equal_numpy(precision: str, count: int, depth: int, size: int,
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_packed_weights_start_on_a_cache_line(precision: str) -> None:
     for size in (3, 40, 700):
-        assert (
-            pack_products([(np.ones((size, 30), np.float32), None)] * 2, precision).panels.ctypes.data
-            % CACHE_LINE_BYTES
-            == 0
-        )
+        linear = pack_products([linear_map(np.ones((size, 30), np.float32), precision)] * 2, precision)
+        assert linear.panels.ctypes.data % CACHE_LINE_BYTES == 0
 
 
 @pytest.mark.parametrize(
@@ -275,7 +277,7 @@ def test_code_for_other_processors_gives_the_same_bits(
     """The first row and column have the largest sums, which saturate 16 bits."""
     rows, weight = numbers(9, 130), numbers(100, 130, seed=1)
     rows[0], weight[0] = 0.7, -1.3
-    linear = pack_products([(weight, numbers(100))], precision)
+    linear = pack_products([linear_map(weight, precision, numbers(100))], precision)
     expected = multiply(rows, linear, precision)[0]
     for bits, add_products in code.items():
         monkeypatch.setitem(ADD_PRODUCTS, bits, add_products)
@@ -286,7 +288,7 @@ def test_code_for_other_processors_gives_the_same_bits(
 @pytest.mark.parametrize("depth", [1, 2, 512, 2048, 4096])
 def test_largest_sums_of_int16_do_not_overflow(depth: int) -> None:
     rows, weight = np.full((1, depth), 0.7, np.float32), np.full((PRODUCT_COLUMNS, depth), -1.3, np.float32)
-    found, inputs, _ = multiply(rows, pack_products([(weight, None)], "int16"), "int16")
+    found, inputs, _ = multiply(rows, pack_products([linear_map(weight, "int16")], "int16"), "int16")
     assert inputs.max() == largest_integer("int16", depth)
     np.testing.assert_allclose(found, -0.91 * depth, rtol=1e-5)
 
@@ -294,7 +296,7 @@ def test_largest_sums_of_int16_do_not_overflow(depth: int) -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_row_does_not_depend_on_other_rows_to_the_last_bit(precision: str) -> None:
     rows, weight = numbers(23, 64), numbers(200, 64, seed=1)
-    linear = pack_products([(weight, None)], precision)
+    linear = pack_products([linear_map(weight, precision)], precision)
     together = multiply(rows, linear, precision)[0]
     for first, last in ((0, 1), (3, 4), (5, 23), (22, 23)):
         assert (multiply(rows[first:last], linear, precision)[0] == together[first:last]).all()
