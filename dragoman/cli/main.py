@@ -22,6 +22,7 @@ from dragoman.version import __version__
 VERB_GROUPS: dict[str, dict[str, str]] = {
     "Start": {
         "demo": "Train, score and try a small translator on a built-in phrasebook",
+        "warm-up": "Compile machine code for this processor, so that no later command has to",
     },
     "Train": {
         "fetch": "Fetch a parallel corpus of the Hugging Face hub",
@@ -50,8 +51,9 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
 }
 """The verbs by purpose, with what each does.
 
-``run`` in ``dragoman.cli.VERB`` executes a verb, and ``build_parser`` returns its parser. The name of the module has a
-``_`` at its end if the verb is a keyword of Python. The module is imported only when the verb is called.
+``run`` in ``dragoman.cli.VERB`` executes a verb, and ``build_parser`` returns its parser. The name of the module has
+``_`` for ``-``, and a ``_`` at its end if the verb is a keyword of Python. The module is imported only when the verb is
+called.
 """
 VERBS: dict[str, str] = {verb: text for verbs in VERB_GROUPS.values() for verb, text in verbs.items()}
 
@@ -106,7 +108,8 @@ def help_text() -> str:
 
 def import_verb(verb: str) -> ModuleType:
     """The module of a verb."""
-    return importlib.import_module(f"dragoman.cli.{verb}_" if keyword.iskeyword(verb) else f"dragoman.cli.{verb}")
+    name = verb.replace("-", "_")
+    return importlib.import_module(f"dragoman.cli.{name}_" if keyword.iskeyword(name) else f"dragoman.cli.{name}")
 
 
 def _check_streams() -> None:
@@ -148,9 +151,8 @@ def _dispatch(arguments: list[str]) -> int:
     if verb not in VERBS:
         hint = did_you_mean(verb, VERBS) or " See `dragoman --help`."
         raise ConfigError(f"`{verb}` is not a verb of dragoman.{hint}")
-    module = f"{verb}_" if keyword.iskeyword(verb) else verb
     with needs_train_extra(f"`dragoman {verb}`"):
-        code: int = importlib.import_module(f"dragoman.cli.{module}").run(rest)
+        code: int = import_verb(verb).run(rest)
     return code
 
 

@@ -1,7 +1,7 @@
 """Machine code for CPUs, shared by training (`training/step/fused.py`) and the compiled search (`inference/compiled`).
 
 The functions of the search are compiled when the package is built, for several kinds of processors. numba compiles the
-functions of training for the processor at hand when they are first called, and keeps the code on disk.
+functions of training for the processor at hand when they are first called, and the code is kept on disk.
 
 | file | content |
 |---|---|
@@ -9,7 +9,8 @@ functions of training for the processor at hand when they are first called, and 
 | `library.py` | find and load the machine code of the search, and call its functions |
 | `compiling.py` | compile on this machine, with a cache on disk, and build the libraries of the package |
 | `objects.py` | compile functions into an object file |
-| `jit.py` | the decorators `jit_compile` and `jit_without_nan`, and the cache on disk |
+| `jit.py` | the decorators `jit_compile` and `jit_without_nan` |
+| `caching.py` | the decorator `jit_cached`, which keeps compiled code on disk |
 | `tiles.py` | register sizes of the processor, and the tile shapes that follow from them |
 | `llvm.py` | building blocks for instructions on vectors, written in LLVM's language |
 | `arithmetic.py` | operations on single numbers: bfloat16, exp2, fused multiply-add |

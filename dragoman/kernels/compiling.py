@@ -17,20 +17,26 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ResourceError
-from dragoman.files import user_cache_folder, write_file
+from dragoman.files import disk_errors, user_cache_folder, write_file
 from dragoman.kernels.processor import BYTE_TARGETS, FLOAT_TARGETS, Target
 from dragoman.messages import say
 
 _PACKAGE = Path(__file__).parents[1]
-SOURCES = (
-    *(f"kernels/{name}.py" for name in "__init__ arithmetic jit llvm matrix_products objects tiles vectors".split()),
-    *(f"inference/compiled/{name}.py" for name in "beams build layers layout targets".split()),
-    "text/tokenization/control_ids.py",
+CODE_FOLDER = "machine-code"
+"""The name of the folder for machine code in the user's cache folder."""
+SEARCH_SOURCES = (
+    *(f"kernels/{name}" for name in "__init__ arithmetic jit llvm matrix_products objects tiles vectors".split()),
+    *(f"inference/compiled/{name}" for name in "beams build layers layout targets".split()),
+    "text/tokenization/control_ids",
 )
-"""Files that the search's machine code depends on, relative to the package."""
+"""Modules that the search's machine code depends on, relative to the package."""
+TRAINING_SOURCES = tuple(f"kernels/{name}" for name in "__init__ arithmetic caching jit llvm training vectors".split())
+"""Modules that training's machine code depends on."""
 _COMPILER = "dragoman.inference.compiled.build"
 _NOTE = "compiling for this processor; this takes some seconds, and later runs reuse the code"
 _announced: list[str] = []
+_compiled: list[str] = []
+"""For each function or library that this process compiled, why it could not be kept, or ""."""
 
 
 @lru_cache(maxsize=1)
@@ -57,9 +63,16 @@ def announce_compiling() -> None:
 def will_compile() -> None:
     """Print the note if numba compiles. Call this before the first function that numba compiles in this process."""
     if _announced:
-        from dragoman.kernels import jit
+        from numba.core import event
 
-        jit.on_first_compilation(_tell)
+        class Listener(event.Listener):  # type: ignore[misc]
+            def on_start(self, event: Any) -> None:
+                _tell()
+
+            def on_end(self, event: Any) -> None:
+                pass
+
+        event.register("numba:compile", Listener())
 
 
 def _tell() -> None:
@@ -69,12 +82,16 @@ def _tell() -> None:
 
 def file_stem(precision: str, target: Target) -> str:
     """The name of a file with the search's machine code, without its ending. It changes when the sources change."""
-    return f"{precision}-{target.name}-{_hash_of_sources()}"
+    return f"{precision}-{target.name}-{hash_of_sources(*SEARCH_SOURCES)}"
 
 
-@lru_cache(maxsize=1)
-def _hash_of_sources() -> str:
-    return hashlib.sha256(b"".join(_PACKAGE.joinpath(name).read_bytes() for name in SOURCES)).hexdigest()[:12]
+@lru_cache
+def hash_of_sources(*modules: str) -> str:
+    """The first digits of the hash of modules, given as in `SEARCH_SOURCES`.
+
+    Compiled code has functions of other modules inlined, so one hash covers all that it may depend on.
+    """
+    return hashlib.sha256(b"".join((_PACKAGE / f"{name}.py").read_bytes() for name in modules)).hexdigest()[:12]
 
 
 def compile_search(precision: str, target: Target) -> bytes:
@@ -85,7 +102,7 @@ def compile_search(precision: str, target: Target) -> bytes:
     """
     from importlib.metadata import version  # takes 2 MB
 
-    path = user_cache_folder("machine-code") / f"{file_stem(precision, target)}-numba{version('numba')}.o"
+    path = user_cache_folder(CODE_FOLDER) / f"{file_stem(precision, target)}-numba{version('numba')}.o"
     with suppress(OSError):
         return path.read_bytes()
     with _only_one_process(path.with_suffix(".lock")):
@@ -93,9 +110,27 @@ def compile_search(precision: str, target: Target) -> bytes:
             return path.read_bytes()
         _tell()
         code = _compile_in_a_process(precision, target)
-        with suppress(OSError, ResourceError):  # a read-only or full disk
-            write_file(path, code)
+        keep_code(path, code)
     return code
+
+
+def keep_code(path: Path, code: bytes) -> None:
+    """Write a file of the cache folder. If the disk is full or read-only, later processes compile again."""
+    problem = ""
+    try:
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, code)
+    except (OSError, ResourceError) as error:
+        problem = str(error)
+    _compiled.append(problem)
+
+
+def num_compiled() -> int:
+    """How many functions and libraries this process has compiled. Raises ResourceError if one could not be kept."""
+    for problem in filter(None, _compiled):
+        raise ResourceError(f"{problem} Set `XDG_CACHE_HOME` to keep compiled code elsewhere.")
+    return len(_compiled)
 
 
 def _compile_in_a_process(precision: str, target: Target) -> bytes:
@@ -132,7 +167,7 @@ def _only_one_process(path: Path) -> Iterator[None]:
 
 
 def load_object(code: bytes) -> Callable[[str], Any]:
-    """Load an object file into this process. Returns a function that finds its functions by name."""
+    """Load an object file into this process for good. Returns a function that finds its functions by name."""
     from llvmlite import binding
 
     binding.initialize_native_target()
@@ -141,12 +176,13 @@ def load_object(code: bytes) -> Callable[[str], Any]:
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
+    _engines.append(engine)
     made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+    return lambda name: made(engine.get_function_address(name))
 
-    def find(name: str, _alive: Any = engine) -> Any:
-        return made(engine.get_function_address(name))
 
-    return find
+_engines: list[Any] = []
+"""They own the memory of loaded functions, which may be called as long as the process runs."""
 
 
 def build_libraries(folder: Path) -> list[Path]:

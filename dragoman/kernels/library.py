@@ -14,6 +14,7 @@ A function gets the address of a table of 64-bit words: for each array its addre
 import ctypes
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -98,17 +99,30 @@ class MachineCode:
         return self.bind(name, *arguments)()
 
 
+def is_installed(precision: str) -> bool:
+    """Whether machine code for this processor is part of the package."""
+    return _library_path(precision).exists()
+
+
 def is_available() -> bool:
     """Whether machine code for this processor is installed, or can be compiled."""
-    return _library_path("float32").exists() or can_compile()
+    return is_installed("float32") or can_compile()
 
 
-@lru_cache
 def load_code(precision: str) -> MachineCode:
-    """Load the search's code for this processor, which is compiled first if necessary.
+    """The search's code for this processor, which is loaded once, and compiled first if necessary.
 
     Raises ResourceError if compiling fails.
     """
+    with _loading:
+        return _load_code(precision)
+
+
+_loading = threading.Lock()
+
+
+@lru_cache
+def _load_code(precision: str) -> MachineCode:
     with suppress(OSError):  # missing or damaged
         library = ctypes.CDLL(str(_library_path(precision)))
         return MachineCode(lambda name: _typed(library[name]))

@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import binding, ir
 from numba import types
-from numba.core import caching, cgutils, codegen, cpu
+from numba.core import cgutils, codegen, cpu
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import populate_array
 
@@ -46,10 +46,6 @@ def compile_object(functions: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> byte
 def _leave_out_python() -> None:
     """Keep numba from generating wrappers for Python and executable code for each function: half of its time."""
     overrides: dict[Any, dict[str, Any]] = {
-        caching.FunctionCache: {
-            "load_overload": lambda self, signature, context: None,
-            "save_overload": lambda self, signature, result: None,
-        },
         codegen.JITCPUCodegen: {"_add_module": lambda self, module: None},
         codegen.JITCodeLibrary: {"_finalize_specific": lambda self: None},
         cpu.CPUContext: {

@@ -22,6 +22,7 @@ import numpy as np
 
 from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
 from dragoman.kernels.arithmetic import array_at, at_least, load_number, maximum, norm_statistics, select, store_number
+from dragoman.kernels.caching import jit_cached
 from dragoman.kernels.jit import jit_compile
 from dragoman.kernels.vectors import (
     copy_vector,
@@ -40,7 +41,7 @@ _LEAST = np.float32(-3e38)
 _LOG2_E = np.float32(math.log2(math.e))
 
 
-@jit_compile
+@jit_cached
 def fill_random(state: Any, count: int, out: int) -> None:
     """Write `count` numbers of 64 random bits with SFC64 (Doty-Humphrey) and advance its state of four numbers."""
     words = array_at(out, np.uint64(0), (count,))
@@ -55,7 +56,7 @@ def fill_random(state: Any, count: int, out: int) -> None:
     state[0], state[1], state[2], state[3] = one, other, third, counter
 
 
-@jit_compile
+@jit_cached
 def add_kept(
     kind: Any, size: int, hidden: int, output: int, dropout_bits: int, first_kept: int, scale: float, total: int
 ) -> None:
@@ -67,7 +68,7 @@ def add_kept(
         store_number(out, i, load_number(ours[i]) + kept)
 
 
-@jit_compile
+@jit_cached
 def scale_kept(kind: Any, size: int, values: int, dropout_bits: int, first_kept: int, scale: float, out: int) -> None:
     """out = dropout(values). Both have `size` numbers of `kind`."""
     inputs, results = array_at(values, kind, (size,)), array_at(out, kind, (size,))
@@ -76,7 +77,7 @@ def scale_kept(kind: Any, size: int, values: int, dropout_bits: int, first_kept:
         store_number(results, i, select(all_bits[i] >= least, load_number(inputs[i]) * factor, _ZERO))
 
 
-@jit_compile
+@jit_cached
 def normalize_rows(
     kind: Any,
     count: int,
@@ -107,7 +108,7 @@ def normalize_rows(
             )
 
 
-@jit_compile
+@jit_cached
 def normalize_rows_backward(
     kind: Any,
     count: int,
@@ -153,7 +154,7 @@ def _round(kind: Any, values: Any, out: int) -> None:
         store_number(results, i, values[i])
 
 
-@jit_compile
+@jit_cached
 def pad_rows(kind: Any, count: int, width: int, values: int, rows: int, out: int) -> None:
     """out (rows, width) = values (count, width), followed by rows of zeros."""
     inputs, results = array_at(values, kind, (count * width,)), array_at(out, kind, (rows * width,))
@@ -163,7 +164,7 @@ def pad_rows(kind: Any, count: int, width: int, values: int, rows: int, out: int
         store_number(results, i, _ZERO)
 
 
-@jit_compile
+@jit_cached
 def add_rows(kind: Any, count: int, width: int, rows: int, sums: Any, out: int) -> None:
     """out (width,) = the sum of the rows (count, width). `sums` (width,) is a float32 buffer of zeros."""
     inputs = array_at(rows, kind, (count, width))
@@ -174,7 +175,7 @@ def add_rows(kind: Any, count: int, width: int, rows: int, sums: Any, out: int) 
     _round(kind, sums, out)
 
 
-@jit_compile
+@jit_cached
 def add_values(kind: Any, size: int, sums: int, values: int) -> None:
     """sums += values. The sums are float32, the values have the type of `kind`."""
     total, inputs = array_at(sums, _ZERO, (size,)), array_at(values, kind, (size,))
@@ -182,7 +183,7 @@ def add_values(kind: Any, size: int, sums: int, values: int) -> None:
         total[i] += load_number(inputs[i])
 
 
-@jit_compile
+@jit_cached
 def rectify_values(
     kind: Any, size: int, values: int, dropout_bits: int, first_kept: int, scale: float, out: int
 ) -> None:
@@ -198,7 +199,7 @@ def rectify_values(
             store_number(results, i, at_least(load_number(inputs[i]), _ZERO))
 
 
-@jit_compile
+@jit_cached
 def rectify_values_backward(kind: Any, size: int, grads: int, outputs: int, scale: float, out: int) -> None:
     """The gradient of `rectify_values`: grads * scale where its outputs are above 0, else 0. All have `kind`."""
     upstream, passed, results = (
@@ -211,7 +212,7 @@ def rectify_values_backward(kind: Any, size: int, grads: int, outputs: int, scal
         store_number(results, i, select(load_number(passed[i]) > _ZERO, load_number(upstream[i]) * factor, _ZERO))
 
 
-@jit_compile
+@jit_cached
 def embed_ids(
     kind: Any,
     count: int,
@@ -252,7 +253,7 @@ def embed_ids(
     return True
 
 
-@jit_compile
+@jit_cached
 def embed_ids_backward(
     kind: Any,
     count: int,
@@ -281,7 +282,7 @@ def embed_ids_backward(
                 target[i] += load_number(grad[i]) * rate
 
 
-@jit_compile
+@jit_cached
 def exponentiate_rows(kind: Any, count: int, width: int, rows: int, totals: int) -> None:
     """rows = 2 ** rows, in place, and totals (count,) = the float32 sum of each row (count, width)."""
     inputs, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
@@ -352,7 +353,7 @@ def _softmax_backward(scores: Any, weights: Any) -> None:
         subtract_and_multiply(scores[c], mean, weights[c])
 
 
-@jit_compile
+@jit_cached
 def attention_forward(
     kind: Any,
     shape: tuple[int, int, int, int, int],
@@ -429,7 +430,7 @@ def attention_forward(
             _store(result, _ONE, out_rows, b, shift)
 
 
-@jit_compile
+@jit_cached
 def attention_backward(
     kind: Any,
     shape: tuple[int, int, int, int, int],

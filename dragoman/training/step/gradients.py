@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from dragoman.config import TrainSettings
+from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import build_without_values, resolve_precision, sum_type
 from dragoman.devices.threads import compute_on_one_thread, restore_num_threads
 from dragoman.model.parameters import replace_parameters
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import PAD_ID
+from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 from dragoman.training.step.accelerated import AcceleratedEmbedding, accelerate
 from dragoman.training.step.dropout import Randomness
 from dragoman.training.step.loss import (
@@ -307,6 +307,15 @@ class Gradients:
             for part in parts[1:]:
                 parts[0] += part
             parameter.grad = parts[0] if parts else None
+
+
+def compile_kernels() -> None:
+    """Compile the functions of `kernels/training.py` for all types of numbers, unless their code is in the cache."""
+    settings = ModelSettings(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+    model, batch = Transformer(settings, EOS_ID + 1, EOS_ID + 1), Batch.from_ids([[EOS_ID]], [[EOS_ID]])
+    for precision in ("float32", "bfloat16"):
+        with Gradients(model, TrainSettings(threads=1, precision=precision)) as gradients:
+            gradients.compute([batch], [0], batch.num_tgt_tokens)
 
 
 def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:

@@ -1,8 +1,13 @@
 """Machine code that is compiled ahead of time: how it is found, loaded and called."""
 
+import ctypes
+import gc
 import os
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,31 +67,35 @@ def test_calls_pass_the_types_that_functions_are_compiled_for(precision: str, mo
     assert called == {*expected}
 
 
-def test_the_hash_covers_every_file_that_the_code_comes_from() -> None:
+@pytest.mark.parametrize(
+    ("module", "sources"),
+    [("inference.compiled.build", compiling.SEARCH_SOURCES), ("kernels.training", compiling.TRAINING_SOURCES)],
+)
+def test_the_hash_covers_every_file_that_the_code_comes_from(module: str, sources: tuple[str, ...]) -> None:
     """Otherwise a change of a file could leave old machine code in use."""
-    listing = "import sys, dragoman.inference.compiled.build; print(*sorted(sys.modules))"
+    listing = f"import sys, dragoman.{module}; print(*sorted(sys.modules))"
     run = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
     package = Path(library.__file__).parents[1]
     modules = {name.replace(".", "/") for name in run.stdout.split() if name.startswith("dragoman.")}
-    imported = {f"{name}.py" for name in modules if package.parent.joinpath(f"{name}.py").exists()}
-    no_code = {"kernels/processor.py", "errors.py", "version.py"}
-    assert {name.removeprefix("dragoman/") for name in imported} - no_code <= {*compiling.SOURCES}
+    imported = {name for name in modules if package.parent.joinpath(f"{name}.py").exists()}
+    no_code = {"kernels/compiling", "kernels/processor", "errors", "files", "messages", "version"}
+    assert {name.removeprefix("dragoman/") for name in imported} - no_code <= {*sources}
 
 
 @pytest.mark.skipif(find_target("float32") is None, reason="needs a processor with code compiled ahead of time")
 def test_installed_and_newly_compiled_code_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
-    library.load_code.cache_clear()
+    library._load_code.cache_clear()
     expected = search(small_weights("float32"))
     forced = force_targets(small_weights("float32"), [([5, 6], [7, 8])])
     monkeypatch.setattr(library, "LIBRARIES", tmp_path)
-    library.load_code.cache_clear()
+    library._load_code.cache_clear()
     try:
         assert search(small_weights("float32")) == expected
         again = force_targets(small_weights("float32"), [([5, 6], [7, 8])])
         assert np.array_equal(again[0].log_probs, forced[0].log_probs)
     finally:
-        library.load_code.cache_clear()
+        library._load_code.cache_clear()
 
 
 def test_a_failed_compilation_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +125,73 @@ def test_code_is_compiled_once_and_kept_if_the_folder_can_be_written(
     monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)  # not a folder
     assert compiling.compile_search("int8", target) == b"code"
     assert compiled == ["int8"] * 2
+
+
+def test_threads_that_ask_at_the_same_time_share_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two copies could differ in how long they live."""
+    loaded, barrier = [], threading.Barrier(4)
+
+    def load_slowly(code: bytes) -> Any:
+        loaded.append(code)
+        time.sleep(0.2)
+        return None
+
+    def ask(_: int) -> library.MachineCode:
+        barrier.wait()
+        return library.load_code("float32")
+
+    monkeypatch.setattr(library, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(library, "compile_search", lambda *_: b"code")
+    monkeypatch.setattr(library, "load_object", load_slowly)
+    library._load_code.cache_clear()
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert len({*threads.map(ask, range(4))}) == 1
+    finally:
+        library._load_code.cache_clear()
+    assert loaded == [b"code"]
+
+
+def test_functions_of_an_object_file_stay_in_memory() -> None:
+    pytest.importorskip("numba")
+    target = find_target("float32") or library._native_target()
+    function = compiling.load_object(compiling.compile_search("float32", target))("encode")
+    gc.collect()
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    mapped = [line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines()]
+    assert address
+    assert any(int(first, 16) <= address < int(last, 16) for first, last in mapped)
+
+
+ASK = """
+import sys, time
+from dragoman.kernels import compiling
+from dragoman.kernels.processor import Target
+
+def compile_slowly(precision, target):
+    with open(sys.argv[1], "a") as calls:
+        calls.write("x")
+    time.sleep(0.5)
+    return b"code"
+
+compiling._compile_in_a_process = compile_slowly
+sys.stdin.read()
+print(compiling.compile_search("int8", Target("some", "cpu", ())))
+"""
+
+
+def test_one_of_several_processes_compiles(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    calls, pipe = tmp_path / "calls", subprocess.PIPE
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", ASK, str(calls)]
+    running = [subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) for _ in range(4)]
+    for process in running:
+        assert process.stdin
+        process.stdin.close()
+        process.stdin = None
+    assert [process.communicate(timeout=60)[0] for process in running] == ["b'code'\n"] * 4
+    assert calls.read_text() == "x"
 
 
 def test_instruction_sets_have_the_names_of_llvm() -> None:

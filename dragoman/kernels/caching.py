@@ -1,0 +1,64 @@
+"""A decorator that compiles with numba and keeps the code in the user's cache folder."""
+
+import hashlib
+import pickle
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import numba
+from numba.core import caching
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from dragoman.files import user_cache_folder
+from dragoman.kernels.compiling import CODE_FOLDER, hash_of_sources, keep_code
+from dragoman.kernels.jit import Function, jit_compile
+
+
+def jit_cached(function: Function) -> Function:
+    """Compile like `jit_compile`, and keep the code in the user's cache folder for later processes."""
+    made: Any = jit_compile(function)
+    made._cache = _Cache(function)
+    return cast(Function, made)
+
+
+class _Cache(caching.NullCache):  # type: ignore[misc]
+    """Machine code on disk, one file for each function and types of arguments.
+
+    numba's own cache has an index file for each function. Two processes that compile a function for different types at
+    the same time may leave an index that gives the code of one for the other.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The code of a function for these types of arguments, or None."""
+        target_context.refresh()
+        with suppress(Exception):  # there is no file, or it is damaged and will be replaced
+            content = self._path(sig, target_context.codegen()).read_bytes()
+            return CompileResult._rebuild(target_context, *pickle.loads(content))
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write the code to disk, if that is possible."""
+        keep_code(self._path(sig, data.codegen), dumps(data._reduce()))
+
+    def _path(self, sig: Any, codegen: Any) -> Path:
+        """The file, whose name changes with everything that the code depends on: sources, compiler and processor."""
+        name = self._function.__name__
+        key = sig, codegen.magic_tuple(), numba.__version__, sys.version_info[:2], hash_of_sources(*_SOURCES)
+        return user_cache_folder(CODE_FOLDER) / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.pickle"
+
+
+_SOURCES = (
+    "kernels/__init__",
+    "kernels/arithmetic",
+    "kernels/jit",
+    "kernels/llvm",
+    "kernels/training",
+    "kernels/vectors",
+)
