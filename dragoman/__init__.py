@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from dragoman.inference.options import Details, Preserve
     from dragoman.inference.translator import Translator
     from dragoman.model.transformer import Transformer
-    from dragoman.workflows.api.functions import check, compare, evaluate, inspect, load, plan, train
+    from dragoman.workflows.api.functions import check, compare, evaluate, inspect, plan, train
+    from dragoman.workflows.api.loading import load
     from dragoman.workflows.api.run import Run
 
 _MODULES = {
-    "workflows.api.functions": ("train", "load", "evaluate", "compare", "inspect", "plan", "check"),
+    "workflows.api.loading": ("load",),
+    "workflows.api.functions": ("train", "evaluate", "compare", "inspect", "plan", "check"),
     "workflows.api.run": ("Run",),
     "inference.translator": ("Translator",),
     "inference.options": ("Details", "Preserve"),

@@ -34,6 +34,12 @@ from dragoman.cli.main import run_command
 assert run_command(["translate", "demo", "--text", "Where is the station?"]) == 0
 json.dump(list(sys.modules), sys.stderr)
 """
+PYTHON = """
+import json, sys
+import dragoman
+assert dragoman.load("demo")("Where is the station?")
+json.dump(list(sys.modules), sys.stderr)
+"""
 # A server up to the moment when /readyz answers 200.
 SERVE = """
 import asyncio, json, sys
@@ -51,7 +57,7 @@ json.dump(list(sys.modules), sys.stderr)
 
 
 INSTALLED_CODE = pytest.mark.skipif(
-    not library._library_path("int8").exists(), reason="needs code for this processor in the package"
+    not library.is_installed("int8"), reason="needs code for this processor in the package"
 )
 
 
@@ -60,10 +66,11 @@ INSTALLED_CODE = pytest.mark.skipif(
     [
         pytest.param(HELP, UNUSED | SERVER | {"charset_normalizer", "numpy", "tokenizers"}, id="help"),
         pytest.param(TRANSLATE, UNUSED | COMPILER | SERVER, id="translate", marks=INSTALLED_CODE),
+        pytest.param(PYTHON, UNUSED | COMPILER | SERVER, id="python", marks=INSTALLED_CODE),
         pytest.param(SERVE, UNUSED | COMPILER, id="serve", marks=INSTALLED_CODE),
     ],
 )
-def test_a_command_starts_without_modules_that_it_does_not_use(program: str, unused: set[str]) -> None:
+def test_nothing_is_imported_that_is_not_used(program: str, unused: set[str]) -> None:
     pytest.importorskip("starlette")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert unused & set(json.loads(done.stderr.splitlines()[-1])) == set()

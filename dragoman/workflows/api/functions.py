@@ -7,13 +7,12 @@ the command line. Progress is printed on standard error. In a notebook, it is a 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from dragoman.errors import ConfigError, ModelError, needs_train_extra
-from dragoman.files import user_cache_folder
+from dragoman.errors import ConfigError, needs_train_extra
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS, check_path, check_paths, overrides_of_keywords
-from dragoman.workflows.api.notebook import default_progress, show_counts_in_notebooks
+from dragoman.workflows.api.loading import PathName
+from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.corpus import CorpusFiles, check_files
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from dragoman.visualization.inspection.inspection import Inspection
     from dragoman.workflows.training.planning import Plan
 
-PathName: TypeAlias = str | os.PathLike[str]
 AnyModel: TypeAlias = "PathName | Run | Translator"
 """A model folder, a run, or a loaded translator."""
 
@@ -129,59 +127,6 @@ def _run_request(settings: Mapping[str, object], config: PathName | Sequence[Pat
         if settings.get(name) is not None:
             check_path(name, settings[name])
     return RunRequest(check_paths("config", config), overrides_of_keywords(settings))
-
-
-def load(model: PathName | Run, *models: PathName | Run, device: str = "auto") -> "Translator":
-    """Load a translator: from a model folder, from a run, or from the Hugging Face hub.
-
-    Parameters
-    ----------
-    model : str, Path or Run
-        A model folder, a run, or ``owner/name`` of a Marian (OPUS-MT) model on the hub. A model of the hub is imported
-        once, into ``~/.cache/dragoman``. It needs ``pip install "dragoman[hub]"``.
-    *models
-        Further models with the same tokenizers. Together they are an ensemble.
-    device : str
-        Name of a torch device. "auto" takes the first of cuda, mps and cpu.
-
-    Returns
-    -------
-    Translator
-
-    Raises
-    ------
-    ModelError
-        If a model is missing or damaged, or if the models of an ensemble have different tokenizers.
-
-    Examples
-    --------
-    >>> translator = load("run")
-    >>> translator("Where is the station?")
-    'Wo ist der Bahnhof?'
-    """
-    from dragoman.inference.translator import Translator
-
-    show_counts_in_notebooks()
-    return Translator.load_ensemble([_folder_of(each) for each in (model, *models)], device)
-
-
-def _folder_of(model: PathName | Run) -> Path:
-    """The folder of a model. A model of the hub is imported first. Raises ModelError."""
-    path = check_path("model", model, ", a run, or a model of the hub as owner/name")
-    from dragoman.bundle import is_built_in
-
-    if path.exists() or isinstance(model, Run) or is_built_in(path):
-        return path
-    from dragoman.exchange.hub import is_hub_name
-    from dragoman.workflows.exchange import import_model
-
-    name = str(model)
-    if not is_hub_name(name):
-        raise ModelError(f"{path} does not exist. Name a model folder, a run, or a model of the hub as owner/name.")
-    folder = user_cache_folder("models") / name.replace("/", "--")
-    if not folder.exists():
-        import_model(name, folder, default_progress())
-    return folder
 
 
 def evaluate(
