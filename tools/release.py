@@ -108,7 +108,11 @@ def check_packages(root: Path) -> None:
     for built in dist.glob("*-linux_*.whl"):
         _run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(dist), str(built)], root)
         built.unlink()
-        _run([sys.executable, "-m", "pip", "wheel", "--no-deps", f"--wheel-dir={dist}", str(sdist)], root, compiler="none")
+        _run(
+            [sys.executable, "-m", "pip", "wheel", "--no-deps", f"--wheel-dir={dist}", str(sdist)],
+            root,
+            compiler="none",
+        )
     compiled = next(dist.glob(f"dragoman-{version}-py3-none-manylinux_*.whl"), None)
     if compiled is None:
         raise NotReady("The build has no wheel with machine code. Build it on Linux on x86-64 with a C compiler.")
@@ -116,9 +120,9 @@ def check_packages(root: Path) -> None:
     for wheel in (compiled, plain):
         check_contents(wheel, sdist, tracked)
         check_machine_code(wheel, NUM_LIBRARIES if wheel == compiled else 0)
-    for packages in ([compiled], [plain, "numba"]):
+    for wheel, compiler in ((compiled, ()), (plain, ("numba",))):
         with tempfile.TemporaryDirectory() as folder:
-            try_wheel(packages, root / MODEL, Path(folder))
+            try_wheel((str(wheel), *compiler), root / MODEL, Path(folder))
 
 
 def check_machine_code(wheel: Path, expected: int) -> None:
@@ -146,11 +150,11 @@ def check_contents(wheel: Path, sdist: Path, tracked: set[str]) -> None:
             raise NotReady(f"{package.name} lacks {missing[0]}. Add it to `package-data` in pyproject.toml.")
 
 
-def try_wheel(packages: Sequence[Path | str], model: Path, folder: Path) -> None:
+def try_wheel(packages: Sequence[str], model: Path, folder: Path) -> None:
     """Install a wheel and packages into an empty environment in `folder`, and translate there. Raises NotReady."""
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    _run([str(python), "-m", "pip", "install", "--quiet", "--no-compile", *map(str, packages)], folder)
+    _run([str(python), "-m", "pip", "install", "--quiet", "--no-compile", *packages], folder)
     source = (model.parent / "source.txt").read_text(encoding="utf-8")
     expected = (model.parent / "target.txt").read_text(encoding="utf-8")
     written = _run([str(python), "-m", "dragoman", "translate", str(model)], folder, source)

@@ -77,6 +77,8 @@ class Bundle:
     card: Card
     fingerprint: str = ""
     """The beginning of the manifest's hash of the folder that was read, else ""."""
+    folder: Path | None = None
+    """The folder that was read, else None."""
 
 
 def manifest_facts(version: int = FORMAT) -> dict[str, Any]:
@@ -184,7 +186,7 @@ def load_bundle(folder: Path) -> Bundle:
     arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
     card = read_card(folder)
     VerifiedFolder(folder, _ARRAYS)  # nothing changed while the other files were read
-    return Bundle(arrays, tokenizers, config, card, checked.fingerprint)
+    return Bundle(arrays, tokenizers, config, card, checked.fingerprint, folder.absolute())
 
 
 def mean_weights(folders: Sequence[Path], shapes: Shapes) -> dict[str, NDArray[np.float32]]:

@@ -135,18 +135,17 @@ def stored_precision(arrays: Arrays) -> str:
     return next((precision for precision, kind in INTEGERS.items() if np.dtype(kind) in types), "float32")
 
 
-def require_float32(arrays: Arrays) -> None:
-    """Raise ModelError if the matrices of a model are stored as integers."""
-    if (stored := stored_precision(arrays)) != "float32":
+def require_float32(stored: str) -> None:
+    """Raise ModelError if the `stored_precision` of a model is not float32."""
+    if stored != "float32":
         raise ModelError(
             f"the model's weights are stored in {stored}, which only beam search on a CPU can use. "
             "Use the model that they were made from."
         )
 
 
-def check_stored_precision(arrays: Arrays, precision: str) -> None:
-    """Raise ModelError if a model is stored as integers of another precision than `precision`."""
-    stored = stored_precision(arrays)
+def check_stored_precision(stored: str, precision: str) -> None:
+    """Raise ModelError if the `stored_precision` of a model is integers, but not those of `precision`."""
     if stored not in ("float32", precision):
         raise ModelError(
             f"the model's weights are stored in {stored}, so `inference.precision` must be {stored}, but is "

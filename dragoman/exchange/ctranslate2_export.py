@@ -104,7 +104,7 @@ def build_specification(trained: TrainedModel, quantization: Quantization) -> An
     from ctranslate2.specs import TransformerSpec, common_spec
 
     settings, arrays = trained.config.model, trained.lazy.arrays
-    require_float32(arrays)
+    require_float32(trained.lazy.stored_precision)
     ours = {**arrays, **{name: arrays[first] for first, names in tied_names(settings).items() for name in names}}
     specification = TransformerSpec.from_config(
         (settings.num_encoder_layers, settings.num_decoder_layers),

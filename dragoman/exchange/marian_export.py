@@ -120,7 +120,7 @@ def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
 def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, NDArray[np.float32]]:
     """The tensors by Marian's names. Tied tensors are written once. transformers computes the positions itself."""
     ours = trained.lazy.arrays
-    require_float32(ours)
+    require_float32(trained.lazy.stored_precision)
     tensors = {
         theirs: part
         for name, group in layer_tensors(trained.config.model).items()

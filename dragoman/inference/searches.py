@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.config import InferenceSettings
 from dragoman.counting import count_share, is_counting
+from dragoman.devices.memory import keep_freed_memory
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import require_torch
 from dragoman.inference.segments import IdStream, Source, StreamingSearch, token_batches
@@ -78,7 +79,9 @@ def compiled_weights(model: AnyTransformer, precision: str) -> "CompiledWeights"
     from dragoman.inference.compiled.weights import CompiledWeights
 
     lazy = LazyTransformer.of(model)
-    return CompiledWeights(lazy.settings, lazy.arrays, precision)
+    weights = CompiledWeights(lazy.settings, lazy.arrays, precision)
+    lazy.forget_integers()
+    return weights
 
 
 def convert_once(model: LazyTransformer, precision: str) -> "Converted[CompiledWeights]":
@@ -130,7 +133,6 @@ class CompiledSearch:
 
 def tensor_search(models: Sequence[LazyTransformer], precision: str) -> StepSearch:
     """The search of one model, or of an ensemble of models, in torch operations."""
-    from dragoman.devices.memory import keep_freed_memory
     from dragoman.inference.search.step_model import Ensemble
     from dragoman.inference.tensors.fast_model import FastModel
 

@@ -67,7 +67,7 @@ def verify_translations(trained: TrainedModel, texts: Sequence[str], beam_sizes:
     `texts` are input as a user would give it. Empty and long texts are allowed. Raises ModelError for weights that are
     stored as integers.
     """
-    require_float32(trained.lazy.arrays)
+    require_float32(trained.lazy.stored_precision)
     for beam_size in beam_sizes:
 
         def way(search: Search, beam_size: int = beam_size) -> Way:

@@ -13,7 +13,8 @@ from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
 from dragoman.bundle.weights import Arrays, check_stored_precision, require_float32, stored_precision
 from dragoman.config import Config, ModelSettings
 from dragoman.devices.choice import choose_device
-from dragoman.errors import require_torch
+from dragoman.devices.memory import return_freed_memory
+from dragoman.errors import ModelError, require_torch
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class LazyTransformer:
         self.settings: ModelSettings = bundle.config.model
         self._device = device
         self._arrays: Arrays = bundle.arrays
+        self._folder, self._fingerprint = bundle.folder, bundle.fingerprint
+        self.stored_precision = stored_precision(bundle.arrays)
+        """The precision of the matrices: "float32", or "int8" or "int16" of a quantized model."""
         self._sizes = bundle.tokenizers.src.vocab_size, bundle.tokenizers.tgt.vocab_size
         self._lock = threading.Lock()
         self._built: Transformer | None = None
@@ -54,6 +58,7 @@ class LazyTransformer:
             return model
         lazy = cls.__new__(cls)
         lazy.settings, lazy._lock, lazy.converted = model.settings, threading.Lock(), {}
+        lazy.stored_precision = "float32"
         lazy._set(model)
         return lazy
 
@@ -72,27 +77,39 @@ class LazyTransformer:
         """Whether the weights have full precision, as they have in folders."""
         return self._built is None or str(self._built.projection.weight.dtype) == "torch.float32"
 
-    @property
-    def stored_precision(self) -> str:
-        """The precision of the matrices: "float32", or "int8" or "int16" of a quantized model."""
-        return stored_precision(self._arrays)  # without arrays, the weights are those of a `Transformer`: float32
-
     def check_precision(self, precision: str) -> None:
         """Raise ModelError if the model is quantized in another precision."""
-        check_stored_precision(self._arrays, precision)
+        check_stored_precision(self.stored_precision, precision)
 
     @property
     def arrays(self) -> Arrays:
         """The current weights by name, as in `bundle.parameters`. On a CPU they share the memory of the model."""
         if arrays := self._arrays:
             return arrays
+        if self.stored_precision != "float32":
+            return self._read_again()
         from dragoman.model.parameters import arrays_of
 
         return arrays_of(self.build())
 
+    def forget_integers(self) -> None:
+        """Free the memory of a quantized model's arrays, which a search has packed. They can be read again."""
+        if self.stored_precision != "float32" and self._folder is not None:
+            self._arrays = {}
+            return_freed_memory()
+
+    def _read_again(self) -> Arrays:
+        assert self._folder is not None
+        bundle = load_bundle(self._folder)
+        if bundle.fingerprint != self._fingerprint:
+            raise ModelError(f"{self._folder} has changed since it was loaded. Load it again.")
+        return bundle.arrays
+
     @property
     def version(self) -> list[tuple[int, int]]:
         """Memory and number of changes of every parameter. Equal as long as no weight has changed."""
+        if self.stored_precision != "float32":
+            return [(0, 0)]  # integers never change
         if arrays := self._arrays:
             return [(array.ctypes.data, 0) for array in arrays.values()]
         return [(each.data_ptr(), 0 if each.is_inference() else each._version) for each in self._parameters]
@@ -102,7 +119,7 @@ class LazyTransformer:
         with self._lock:
             if self._built is None:
                 require_torch("this use of a model")
-                require_float32(self._arrays)
+                require_float32(self.stored_precision)
                 import torch
 
                 from dragoman.model.transformer import Transformer

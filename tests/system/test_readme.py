@@ -22,7 +22,7 @@ from urllib.request import urlopen
 import pytest
 
 import dragoman
-from dragoman.cli.main import VERBS, run_command
+from dragoman.cli.main import VERBS, import_verb, run_command
 from dragoman.config import DataSettings, load_config
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.translator import Translator
@@ -82,7 +82,7 @@ def test_every_command_of_the_pages_runs(place: Path) -> None:
     environment = {**os.environ, "DRAGOMAN_DATA": str(place / "data")}
     environment |= {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(place / "hub")}
     for verb in VERBS:  # import once, before processes are forked
-        import_module(f"dragoman.cli.{verb.replace('import', 'import_')}")
+        import_verb(verb)
     left = dict(PROCESSES)
     for line in commands:
         quick = re.sub(r"(dragoman (?:train|demo|plan)\b[^|>]*)", rf"\1 {QUICK} ", line)

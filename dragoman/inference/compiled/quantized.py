@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.bundle.weights import INTEGERS, SCALE, Arrays, check_stored_precision
+from dragoman.bundle.weights import INTEGERS, SCALE, Arrays, check_stored_precision, stored_precision
 from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import Floats
 from dragoman.inference.weight_scales import attention_scales, quantize_rows
@@ -54,7 +54,7 @@ def quantized_arrays(settings: ModelSettings, arrays: Arrays, precision: str) ->
     ModelError
         If the arrays are already quantized in another precision.
     """
-    check_stored_precision(arrays, precision)
+    check_stored_precision(stored_precision(arrays), precision)
     found: dict[str, NDArray[Any]] = dict(arrays)
     for name in arrays:
         if matched := _QUANTIZED.fullmatch(name):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dragoman.bundle.weights import Arrays, check_stored_precision
+from dragoman.bundle.weights import Arrays, check_stored_precision, stored_precision
 from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.inference.compiled.positions import KnownPositions, position_tables
@@ -60,7 +60,7 @@ class CompiledWeights:
         arrays: Arrays,
         precision: str,
     ) -> None:
-        check_stored_precision(arrays, precision)
+        check_stored_precision(stored_precision(arrays), precision)
         self.precision = precision
         self._settings, self._arrays = settings, arrays
         self.width, self.inner_width, self.num_layers = settings.d_model, settings.d_ff, settings.num_decoder_layers

@@ -1,12 +1,18 @@
 """Models as arrays, and as Transformers when they are first read."""
 
+import gc
+import shutil
+import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from dragoman.bundle import load_bundle
+from dragoman.bundle import load_bundle, save_bundle
+from dragoman.errors import ModelError
+from dragoman.inference.compiled.quantized import quantized_arrays
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import LazyTransformer, TrainedModel
 from dragoman.model.transformer import Transformer
@@ -42,3 +48,41 @@ def test_saving_needs_no_transformer(model_folder: Path, tmp_path: Path, monkeyp
     TrainedModel.load(model_folder, "cpu").save(tmp_path / "copy")
     saved, expected = load_bundle(tmp_path / "copy"), load_bundle(model_folder)
     assert all(np.array_equal(saved.arrays[name], array) for name, array in expected.arrays.items())
+
+
+@pytest.fixture
+def int8_folder(model_folder: Path, tmp_path: Path) -> Path:
+    bundle = load_bundle(model_folder)
+    arrays = quantized_arrays(bundle.config.model, bundle.arrays, "int8")
+    inference = replace(bundle.config.inference, precision="int8")
+    save_bundle(replace(bundle, arrays=arrays, config=replace(bundle.config, inference=inference)), tmp_path / "int8")
+    return tmp_path / "int8"
+
+
+def test_integers_are_not_kept_beside_those_of_the_search(int8_folder: Path, tmp_path: Path) -> None:
+    translator = Translator.load(int8_folder, "cpu")
+    [trained] = translator.trained_models
+    arrays = dict(trained.lazy.arrays)
+    matrix = weakref.ref(arrays["decoder.layers.0.feed_forward.inner.weight"])
+    before = translator("one two")
+    assert translator("one two") == before
+    assert trained.lazy.arrays.keys() == arrays.keys(), "they are read again"
+    trained.save(tmp_path / "copy")
+    copy = load_bundle(tmp_path / "copy").arrays
+    assert all(np.array_equal(copy[name], array) for name, array in arrays.items())
+    del arrays
+    gc.collect()
+    assert matrix() is None
+
+
+def test_integers_of_a_folder_that_changed_are_not_read_again(int8_folder: Path, model_folder: Path) -> None:
+    translator = Translator.load(int8_folder, "cpu")
+    [trained] = translator.trained_models
+    before = translator("one two")
+    save_bundle(load_bundle(model_folder), int8_folder)
+    with pytest.raises(ModelError, match=rf"^{int8_folder} has changed since it was loaded\. Load it again\.$"):
+        trained.save(int8_folder.parent / "copy")
+    shutil.rmtree(int8_folder)
+    with pytest.raises(ModelError, match=f"^{int8_folder} "):
+        trained.save(int8_folder.parent / "copy")
+    assert translator("one two") == before
