@@ -263,8 +263,13 @@ def remove_folder(folder: Path) -> None:
 
 
 def user_cache_folder(name: str) -> Path:
-    """A folder for files that can be made again, in the user's cache. It need not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / name
+    """A folder for files that can be made again, in the user's cache. It need not exist.
+
+    A user without a home folder gets a path that can neither be read nor written.
+    """
+    home = os.path.expanduser("~")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.devnull if home == "~" else home, ".cache")
+    return Path(cache, "dragoman", name)
 
 
 def free_space(folder: Path) -> int:

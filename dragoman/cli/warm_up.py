@@ -1,24 +1,23 @@
 """``dragoman warm-up``: compile machine code for this processor, so that no later command has to."""
 
+import importlib.util
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.errors import has_torch
 from dragoman.files import user_cache_folder
-from dragoman.kernels.compiling import CODE_FOLDER, can_compile, num_compiled
+from dragoman.kernels.compiling import CODE_FOLDER, can_compile, num_compiled, require_kept
 from dragoman.kernels.library import is_installed, load_code
 from dragoman.kernels.tiles import MULTIPLIED_TOGETHER
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print where the code of each precision, and that of training, is. Returns the exit code."""
+    """Print for each kind of code whether it was installed, cached or newly compiled. Returns the exit code."""
     build_parser().parse(arguments)
     for precision in MULTIPLIED_TOGETHER:
-        place = "part of the package" if is_installed(precision) else _compile(partial(load_code, precision))
-        print(f"translating in {precision}: {place}", flush=True)
-    print(f"training: {_compile(_compile_training) if has_torch() else 'not installed'}")
+        print(f"translating in {precision}: {_prepare_search(precision)}", flush=True)
+    print(f"training: {_prepare_training() if has_torch() else 'not installed'}")
     return 0
 
 
@@ -27,18 +26,29 @@ def build_parser() -> ArgumentParser:
     return ArgumentParser("warm-up", "dragoman warm-up")
 
 
-def _compile(compile_missing: Callable[[], object]) -> str:
-    """Compile what is missing, and say what was done."""
+def _prepare_search(precision: str) -> str:
+    if not is_installed(precision) and not can_compile():
+        return _WHY_NOT[importlib.util.find_spec("numba") is None]
+    start = time.monotonic(), num_compiled()
+    return "part of the package" if load_code(precision).is_installed else _describe(*start)
+
+
+def _prepare_training() -> str:
+    from dragoman.training.step.gradients import compile_kernels
+
     if not can_compile():
-        return "numba is not installed"
-    start, before = time.monotonic(), num_compiled()
-    compile_missing()
+        return _WHY_NOT[importlib.util.find_spec("numba") is None]
+    start = time.monotonic(), num_compiled()
+    compile_kernels()
+    return _describe(*start)
+
+
+def _describe(start: float, before: int) -> str:
+    """What was done since the time `start`, when `before` pieces of code had been compiled."""
+    require_kept()
     if num_compiled() > before:
         return f"compiled in {time.monotonic() - start:.0f} s"
     return f"found in {user_cache_folder(CODE_FOLDER)}"
 
 
-def _compile_training() -> None:
-    from dragoman.training.step.gradients import compile_kernels
-
-    compile_kernels()
+_WHY_NOT = ("numba cannot be used", "numba is not installed")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.config import InferenceSettings
 from dragoman.counting import count_share, is_counting
-from dragoman.devices.memory import keep_freed_memory
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import require_torch
 from dragoman.inference.segments import IdStream, Source, StreamingSearch, token_batches
@@ -136,7 +135,6 @@ def tensor_search(models: Sequence[LazyTransformer], precision: str) -> StepSear
     from dragoman.inference.search.step_model import Ensemble
     from dragoman.inference.tensors.fast_model import FastModel
 
-    keep_freed_memory()
     fast = [FastModel(model.build(), precision) for model in models]
     return StepSearch(fast[0] if len(fast) == 1 else Ensemble(fast))
 

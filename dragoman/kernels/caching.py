@@ -14,12 +14,12 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from dragoman.files import user_cache_folder
-from dragoman.kernels.compiling import CODE_FOLDER, hash_of_sources, keep_code
+from dragoman.kernels.compiling import CODE_FOLDER, TRAINING_SOURCES, hash_of_sources, keep_code
 from dragoman.kernels.jit import Function, jit_compile
 
 
 def jit_cached(function: Function) -> Function:
-    """Compile like `jit_compile`, and keep the code in the user's cache folder for later processes."""
+    """Compile a function of `training.py` like `jit_compile`, and keep the code for later processes."""
     made: Any = jit_compile(function)
     made._cache = _Cache(function)
     return cast(Function, made)
@@ -44,21 +44,12 @@ class _Cache(caching.NullCache):  # type: ignore[misc]
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write the code to disk, if that is possible."""
-        keep_code(self._path(sig, data.codegen), dumps(data._reduce()))
+        """Write the code to disk, if that is possible and other processes can use it."""
+        if not data.library.has_dynamic_globals:  # addresses of this process
+            keep_code(self._path(sig, data.codegen), dumps(data._reduce()))
 
     def _path(self, sig: Any, codegen: Any) -> Path:
         """The file, whose name changes with everything that the code depends on: sources, compiler and processor."""
         name = self._function.__name__
-        key = sig, codegen.magic_tuple(), numba.__version__, sys.version_info[:2], hash_of_sources(*_SOURCES)
+        key = sig, codegen.magic_tuple(), numba.__version__, sys.version_info[:2], hash_of_sources(*TRAINING_SOURCES)
         return user_cache_folder(CODE_FOLDER) / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.pickle"
-
-
-_SOURCES = (
-    "kernels/__init__",
-    "kernels/arithmetic",
-    "kernels/jit",
-    "kernels/llvm",
-    "kernels/training",
-    "kernels/vectors",
-)

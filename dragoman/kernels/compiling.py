@@ -1,7 +1,7 @@
 """Compile machine code on this machine, keep it in the user's cache folder, and build the libraries of a package.
 
-numba compiles training's functions when they are called first (`jit.py`). The search's functions are compiled at once,
-by a process of its own (`inference/compiled/build.py`), because that takes a few hundred megabytes.
+numba compiles training's functions when they are called first (`caching.py`). The search's functions are compiled at
+once, by a process of its own (`inference/compiled/build.py`), because that takes a few hundred megabytes.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ResourceError
-from dragoman.files import disk_errors, user_cache_folder, write_file
+from dragoman.files import user_cache_folder, write_file
 from dragoman.kernels.processor import BYTE_TARGETS, FLOAT_TARGETS, Target
 from dragoman.messages import say
 
@@ -25,12 +25,12 @@ _PACKAGE = Path(__file__).parents[1]
 CODE_FOLDER = "machine-code"
 """The name of the folder for machine code in the user's cache folder."""
 SEARCH_SOURCES = (
-    *(f"kernels/{name}" for name in "__init__ arithmetic jit llvm matrix_products objects tiles vectors".split()),
-    *(f"inference/compiled/{name}" for name in "beams build layers layout targets".split()),
+    *map("kernels/{}".format, "__init__ arithmetic jit llvm matrix_products objects processor tiles vectors".split()),
+    *map("inference/compiled/{}".format, "beams build layers layout targets".split()),
     "text/tokenization/control_ids",
 )
 """Modules that the search's machine code depends on, relative to the package."""
-TRAINING_SOURCES = tuple(f"kernels/{name}" for name in "__init__ arithmetic caching jit llvm training vectors".split())
+TRAINING_SOURCES = (*map("kernels/{}".format, "__init__ arithmetic caching jit llvm training vectors".split()),)
 """Modules that training's machine code depends on."""
 _COMPILER = "dragoman.inference.compiled.build"
 _NOTE = "compiling for this processor; this takes some seconds, and later runs reuse the code"
@@ -66,10 +66,10 @@ def will_compile() -> None:
         from numba.core import event
 
         class Listener(event.Listener):  # type: ignore[misc]
-            def on_start(self, event: Any) -> None:
+            def on_start(self, _event: Any) -> None:
                 _tell()
 
-            def on_end(self, event: Any) -> None:
+            def on_end(self, _event: Any) -> None:
                 pass
 
         event.register("numba:compile", Listener())
@@ -97,8 +97,8 @@ def hash_of_sources(*modules: str) -> str:
 def compile_search(precision: str, target: Target) -> bytes:
     """The search's machine code, as an object file, from the cache folder or compiled now.
 
-    If several processes ask for the same code, one of them compiles it. If the cache folder cannot be written, nothing
-    is kept. Raises ResourceError if compiling fails.
+    If several processes need the same code, one of them compiles it. If the cache folder cannot be written, nothing is
+    kept. Raises ResourceError if compiling fails.
     """
     from importlib.metadata import version  # takes 2 MB
 
@@ -118,19 +118,23 @@ def keep_code(path: Path, code: bytes) -> None:
     """Write a file of the cache folder. If the disk is full or read-only, later processes compile again."""
     problem = ""
     try:
-        with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, code)
     except (OSError, ResourceError) as error:
-        problem = str(error)
+        cause = error.__cause__ if isinstance(error, ResourceError) else error
+        problem = f"{path} could not be written: {getattr(cause, 'strerror', None) or error}."
     _compiled.append(problem)
 
 
 def num_compiled() -> int:
-    """How many functions and libraries this process has compiled. Raises ResourceError if one could not be kept."""
-    for problem in filter(None, _compiled):
-        raise ResourceError(f"{problem} Set `XDG_CACHE_HOME` to keep compiled code elsewhere.")
+    """How many functions and libraries this process has compiled."""
     return len(_compiled)
+
+
+def require_kept() -> None:
+    """Raise ResourceError if this process has compiled code that it could not keep."""
+    if problems := [*filter(None, _compiled)]:
+        raise ResourceError(f"{problems[0]} Set `XDG_CACHE_HOME` to another folder for compiled code.")
 
 
 def _compile_in_a_process(precision: str, target: Target) -> bytes:

@@ -85,10 +85,10 @@ _MOST_WORDS = 8
 
 
 class MachineCode:
-    """The functions of one library."""
+    """The functions of one library. `is_installed` tells whether it is part of the package."""
 
-    def __init__(self, find: Address) -> None:
-        self._find = lru_cache(find)
+    def __init__(self, find: Address, is_installed: bool) -> None:
+        self._find, self.is_installed = lru_cache(find), is_installed
 
     def bind(self, name: str, *arguments: Any) -> BoundFunction:
         """Bind a function to its first arguments: packed or plain named tuples, arrays, and numbers."""
@@ -125,9 +125,9 @@ _loading = threading.Lock()
 def _load_code(precision: str) -> MachineCode:
     with suppress(OSError):  # missing or damaged
         library = ctypes.CDLL(str(_library_path(precision)))
-        return MachineCode(lambda name: _typed(library[name]))
+        return MachineCode(lambda name: _typed(library[name]), is_installed=True)
     target = find_target(precision) or _native_target()
-    return MachineCode(load_object(compile_search(precision, target)))
+    return MachineCode(load_object(compile_search(precision, target)), is_installed=False)
 
 
 def _typed(function: Any) -> Callable[[int], int]:

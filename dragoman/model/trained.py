@@ -13,7 +13,7 @@ from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
 from dragoman.bundle.weights import Arrays, check_stored_precision, require_float32, stored_precision
 from dragoman.config import Config, ModelSettings
 from dragoman.devices.choice import choose_device
-from dragoman.devices.memory import return_freed_memory
+from dragoman.devices.memory import keep_freed_memory, return_freed_memory
 from dragoman.errors import ModelError, require_torch
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
@@ -83,7 +83,10 @@ class LazyTransformer:
 
     @property
     def arrays(self) -> Arrays:
-        """The current weights by name, as in `bundle.parameters`. On a CPU they share the memory of the model."""
+        """The current weights by name, as in `bundle.parameters`. On a CPU they share the memory of the model.
+
+        Those of a quantized model may have to be read again. Raises ModelError if its folder has changed.
+        """
         if arrays := self._arrays:
             return arrays
         if self.stored_precision != "float32":
@@ -120,6 +123,7 @@ class LazyTransformer:
             if self._built is None:
                 require_torch("this use of a model")
                 require_float32(self.stored_precision)
+                keep_freed_memory()
                 import torch
 
                 from dragoman.model.transformer import Transformer
@@ -153,7 +157,10 @@ class TrainedModel:
 
     @classmethod
     def load(cls, folder: Path, device: str = "auto") -> "TrainedModel":
-        """Load a model folder in eval mode on `device`. Raises ModelError if it is missing, damaged or no model."""
+        """Load a model folder in eval mode on `device`. Raises ModelError if it is missing, damaged or no model.
+
+        The folder may change or disappear afterwards. Only `bundle` and `save` of a quantized model read it again.
+        """
         chosen = choose_device(device)
         return cls.from_bundle(load_bundle(folder), chosen)
 

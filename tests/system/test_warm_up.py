@@ -46,7 +46,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
     assert "Set `XDG_CACHE_HOME`" in done.stderr
 
 
-def test_without_torch_nothing_is_left_to_compile(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_torch_training_is_not_compiled(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from dragoman.cli import warm_up
 
     with pytest.MonkeyPatch.context() as patch:

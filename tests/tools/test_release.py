@@ -122,7 +122,7 @@ def test_a_wheel_without_all_machine_code_is_refused(tmp_path: Path) -> None:
         archive.writestr("dragoman/inference/compiled/libraries/some.so", "")
     release.check_machine_code(wheel, 1)
     for expected in (0, 8):
-        with pytest.raises(NotReady, match=rf"a\.whl has 1 libraries of machine code instead of {expected}"):
+        with pytest.raises(NotReady, match=rf"a\.whl must have {expected} libraries of machine code, but has 1\."):
             release.check_machine_code(wheel, expected)
 
 

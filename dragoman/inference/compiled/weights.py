@@ -37,7 +37,7 @@ Stack = TypeVar("Stack", EncoderWeights, DecoderWeights)
 
 
 class CompiledWeights:
-    """All weights of a model for the compiled search. Only embeddings that cannot change are not copies.
+    """All weights of a model for the compiled search: copies, but embeddings and learned positions stay where they are.
 
     Parameters
     ----------
@@ -136,9 +136,9 @@ class CompiledWeights:
         }
 
     def _embedding(self, side: str) -> Floats:
-        """The embedding of a side, copied if it can change. A tied embedding has the name of the source side."""
-        found = self._arrays.get(f"{side}_embedding.weight", self._arrays["src_embedding.weight"])
-        return found.copy() if found.flags.writeable else found
+        """The embedding of a side. A tied embedding has the name of the source side."""
+        found = self._arrays.get(f"{side}_embedding.weight")
+        return np.ascontiguousarray(self._arrays["src_embedding.weight"] if found is None else found)
 
     def _product(self, name: str) -> Product:
         return make_product(self._settings, self._arrays, name, self.precision)
@@ -211,7 +211,8 @@ def pack_products(
         packed.scale[layer, :size] = product.scale
         packed.bias[layer] = padding
         packed.bias[layer, :size] = product.bias
-        if precision == "int8":  # VNNI multiplies unsigned by signed bytes, so inputs are stored plus 128
+        if precision == "int8":
+            # VNNI multiplies unsigned by signed bytes, so inputs are stored plus 128. This takes 128 @ weights away.
             packed.correction[layer, :size] = _ZERO_BYTE * product.weight.sum(1, dtype=np.int32)
     return packed
 

@@ -55,14 +55,15 @@ def _folder_of(model: "PathName | Run") -> Path:
     path = check_path("model", model, ", a run, or a model of the hub as owner/name")
     from dragoman.bundle import is_built_in
 
-    if path.exists() or not isinstance(model, str) or is_built_in(path):
+    if path.exists() or not isinstance(model, str | Path) or is_built_in(path):
         return path
     from dragoman.exchange.hub import is_hub_name
     from dragoman.workflows.exchange import import_model
 
-    if not is_hub_name(model):
+    name = path.as_posix()
+    if not is_hub_name(name):
         raise ModelError(f"{path} does not exist. Name a model folder, a run, or a model of the hub as owner/name.")
-    folder = user_cache_folder("models") / model.replace("/", "--")
+    folder = user_cache_folder("models") / name.replace("/", "--")
     if not folder.exists():
-        import_model(model, folder, default_progress())
+        import_model(name, folder, default_progress())
     return folder

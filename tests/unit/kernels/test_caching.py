@@ -14,7 +14,7 @@ from dragoman.errors import ResourceError
 from dragoman.files import user_cache_folder
 from dragoman.kernels import compiling
 from dragoman.kernels.caching import jit_cached
-from dragoman.kernels.compiling import CODE_FOLDER, num_compiled
+from dragoman.kernels.compiling import CODE_FOLDER, num_compiled, require_kept
 
 
 def add_one(number: float) -> float:
@@ -55,11 +55,24 @@ def test_a_damaged_file_is_replaced(cache: Path, damage: Callable[[bytes], bytes
     assert (jit_cached(add_one)(1.0), num_compiled()) == (2.0, 2)
 
 
-def test_a_folder_that_cannot_be_written_stops_only_who_asks(cache: Path) -> None:
-    cache.parent.parent.joinpath("dragoman").write_text("no folder")
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_folder_that_cannot_be_written_stops_only_those_who_require_it(cache: Path, level: int) -> None:
+    file = [cache, *cache.parents][2 - level]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("no folder")
     assert jit_cached(add_one)(1.0) == 2.0
-    with pytest.raises(ResourceError, match=r"could not be written: .*\. Set `XDG_CACHE_HOME` to keep"):
-        num_compiled()
+    error = rf"^{cache}/add_one-\w+\.pickle could not be written: [\w ]+\. Set `XDG_CACHE_HOME` to another folder"
+    with pytest.raises(ResourceError, match=error):
+        require_kept()
+
+
+def test_a_user_without_a_home_folder_can_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    assert jit_cached(add_one)(1.0) == 2.0
+    with pytest.raises(ResourceError, match="could not be written: Not a directory"):
+        require_kept()
 
 
 def test_a_full_disk_leaves_no_part_of_a_file(cache: Path) -> None:
@@ -71,7 +84,7 @@ def test_a_full_disk_leaves_no_part_of_a_file(cache: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not [*cache.iterdir()]
     with pytest.raises(ResourceError, match="File too large"):
-        num_compiled()
+        require_kept()
 
 
 IN_A_PROCESS = """
@@ -80,11 +93,20 @@ from dragoman.kernels.compiling import num_compiled
 from dragoman.kernels.caching import jit_cached
 from tests.unit.kernels.test_caching import add_one
 number = eval(sys.argv[1])
-sys.stdin.read()
+print("ready", flush=True)
+sys.stdin.readline()
 function = jit_cached(add_one)
 assert function(number) == 2 and type(function(number)) is type(number)
 print(num_compiled())
 """
+
+
+def answers_at_once(running: "list[subprocess.Popen[str]]") -> list[str]:
+    """What processes print after all of them have printed "ready" and got a line."""
+    for process in running:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+    return [process.communicate("\n", timeout=60)[0].strip() for process in running]
 
 
 def test_processes_that_compile_at_the_same_time_find_their_own_code() -> None:
@@ -93,10 +115,6 @@ def test_processes_that_compile_at_the_same_time_find_their_own_code() -> None:
         command = [sys.executable, "-c", IN_A_PROCESS]
         pipe = subprocess.PIPE
         running = [subprocess.Popen([*command, one], stdin=pipe, stdout=pipe, text=True) for one in numbers]
-        for process in running:
-            assert process.stdin
-            process.stdin.close()
-            process.stdin = None
-        printed = [process.communicate(timeout=60)[0].strip() for process in running]
+        printed = answers_at_once(running)
         assert [process.returncode for process in running] == [0] * 4
         assert expected is None or printed == expected

@@ -23,6 +23,7 @@ from dragoman.inference.segments import Source
 from dragoman.kernels import compiling, library
 from dragoman.kernels.processor import FEATURES, find_target
 from tests.contract.random_models import random_transformer
+from tests.unit.kernels.test_caching import answers_at_once
 
 pytestmark = pytest.mark.skipif(not library.is_available(), reason="needs a processor that machine code supports")
 PRECISIONS = ["float32", "int16", "int8"]
@@ -78,7 +79,8 @@ def test_the_hash_covers_every_file_that_the_code_comes_from(module: str, source
     package = Path(library.__file__).parents[1]
     modules = {name.replace(".", "/") for name in run.stdout.split() if name.startswith("dragoman.")}
     imported = {name for name in modules if package.parent.joinpath(f"{name}.py").exists()}
-    no_code = {"kernels/compiling", "kernels/processor", "errors", "files", "messages", "version"}
+    no_code = {"kernels/compiling", "errors", "files", "messages", "version"}
+    no_code |= {"kernels/processor"} - {*sources}  # numba's own names of the processor are part of its keys
     assert {name.removeprefix("dragoman/") for name in imported} - no_code <= {*sources}
 
 
@@ -128,7 +130,7 @@ def test_code_is_compiled_once_and_kept_if_the_folder_can_be_written(
 
 
 def test_threads_that_ask_at_the_same_time_share_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two copies could differ in how long they live."""
+    """Each copy would have an engine of LLVM, and one could be freed while its functions are called."""
     loaded, barrier = [], threading.Barrier(4)
 
     def load_slowly(code: bytes) -> Any:
@@ -175,7 +177,8 @@ def compile_slowly(precision, target):
     return b"code"
 
 compiling._compile_in_a_process = compile_slowly
-sys.stdin.read()
+print("ready", flush=True)
+sys.stdin.readline()
 print(compiling.compile_search("int8", Target("some", "cpu", ())))
 """
 
@@ -186,11 +189,7 @@ def test_one_of_several_processes_compiles(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "-c", ASK, str(calls)]
     running = [subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) for _ in range(4)]
-    for process in running:
-        assert process.stdin
-        process.stdin.close()
-        process.stdin = None
-    assert [process.communicate(timeout=60)[0] for process in running] == ["b'code'\n"] * 4
+    assert answers_at_once(running) == ["b'code'"] * 4
     assert calls.read_text() == "x"
 
 
