@@ -177,7 +177,8 @@ def load_object(code: bytes) -> Callable[[str], Any]:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_default_triple().create_target_machine(jit=True)
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    # llvmlite's memory manager keeps the sections within the 2 GB that the code can address. LLVM's may scatter them.
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine, use_lmm=True)
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _engines.append(engine)

@@ -165,6 +165,26 @@ def test_functions_of_an_object_file_stay_in_memory() -> None:
     assert any(int(first, 16) <= address < int(last, 16) for first, last in mapped)
 
 
+# Memory with small holes, and larger free areas only more than 4 GB away from them.
+LOAD_BETWEEN_LARGE_AREAS = """
+import mmap
+from dragoman.kernels import compiling, library
+from dragoman.kernels.processor import find_target
+code = compiling.compile_search("float32", find_target("float32") or library._native_target())
+holes = [mmap.mmap(-1, 1 << 16) for _ in range(400)]
+areas = [mmap.mmap(-1, 1 << 32, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0) for _ in range(2)]
+del holes[::2]
+assert compiling.load_object(code)("encode")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reserves memory as only Linux can")
+def test_an_object_file_is_loaded_into_one_place() -> None:
+    """Its parts address each other with 32 bits. LLVM ends the process if they are too far apart."""
+    pytest.importorskip("numba")
+    subprocess.run([sys.executable, "-c", LOAD_BETWEEN_LARGE_AREAS], check=True, capture_output=True)
+
+
 ASK = """
 import sys, time
 from dragoman.kernels import compiling
