@@ -74,7 +74,12 @@ def _find_features() -> frozenset[str]:
 
 
 def _features_of_linux() -> frozenset[str]:
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _CPU_INFO.read_text(encoding="utf-8"), re.MULTILINE)
+    """The instruction sets, or none in a root without /proc."""
+    try:
+        text = _CPU_INFO.read_text(encoding="utf-8")
+    except OSError:
+        return frozenset()
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     names = (name.replace("_", "") for name in found[1].split()) if found else ()
     return frozenset(_KERNEL_NAMES.get(name, name) for name in names)
 

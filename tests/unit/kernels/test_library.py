@@ -20,7 +20,7 @@ from dragoman.inference.compiled.forced import force_targets
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.searches import compiled_weights
 from dragoman.inference.segments import Source
-from dragoman.kernels import compiling, library
+from dragoman.kernels import compiling, library, processor
 from dragoman.kernels.processor import FEATURES, find_target
 from tests.contract.random_models import random_transformer
 from tests.unit.kernels.test_caching import answers_at_once
@@ -168,7 +168,7 @@ def test_functions_of_an_object_file_stay_in_memory() -> None:
 # Memory with small holes, and larger free areas only more than 4 GB away from them.
 LOAD_BETWEEN_LARGE_AREAS = """
 import mmap
-from dragoman.kernels import compiling, library
+from dragoman.kernels import compiling, library, processor
 from dragoman.kernels.processor import find_target
 code = compiling.compile_search("float32", find_target("float32") or library._native_target())
 holes = [mmap.mmap(-1, 1 << 16) for _ in range(400)]
@@ -211,6 +211,11 @@ def test_one_of_several_processes_compiles(tmp_path: Path) -> None:
     running = [subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) for _ in range(4)]
     assert answers_at_once(running) == ["b'code'"] * 4
     assert calls.read_text() == "x"
+
+
+def test_without_proc_no_instruction_set_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(processor, "_CPU_INFO", tmp_path / "cpuinfo")
+    assert processor._features_of_linux() == frozenset()
 
 
 def test_instruction_sets_have_the_names_of_llvm() -> None:
