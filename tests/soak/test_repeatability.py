@@ -11,6 +11,7 @@ from dragoman.training.trainer import fit
 from dragoman.training.verification import _compare
 from tests.soak.conftest import Report
 from tests.soak.runs import events_of, make_session, override_train, phrasebook_texts
+from tests.system.commands import write_tsv
 
 SETTINGS = """
     --model.preset=custom --model.d-model=64 --model.d-ff=128 --tokenizer.vocab-size=600
@@ -33,7 +34,7 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path, scaled: Callable[[int]
 def test_bleu_in_training_equals_that_of_translate(tmp_path: Path, report: Report) -> None:
     pairs = list(load_phrasebook().generate(seed=5, count=700))
     for name, part in (("train", pairs[:600]), ("dev", pairs[600:])):
-        (tmp_path / f"{name}.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part))
+        write_tsv(tmp_path / f"{name}.en-de.tsv", part)
     data = ["--data", str(tmp_path / "train.en-de.tsv"), f"--data.dev={tmp_path / 'dev.en-de.tsv'}"]
     program, run = [sys.executable, "-m", "dragoman"], str(tmp_path / "run")
     subprocess.run([*program, "train", *data, "--out", run, *SETTINGS.split()], check=True, capture_output=True)

@@ -26,6 +26,11 @@ def write_sides(stem: Path, pairs: Iterable[SentencePair], src: str = "en", tgt:
         stem.with_name(f"{stem.name}.{language}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 
 
+def write_tsv(path: Path, pairs: Iterable[SentencePair]) -> None:
+    """Write one file with a source and a target on each line."""
+    path.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+
+
 def store_in_hub_cache(cache: Path, model: Path, name: str) -> Path:
     """Copy a model into a cache as the hub's client lays it out, under the name OWNER/NAME. Returns the cache."""
     repository, commit = cache / f"models--{name.replace('/', '--')}", "0123456789abcdef0123456789abcdef01234567"

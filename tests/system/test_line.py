@@ -17,7 +17,7 @@ from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.visualization.report.run_facts import open_stored_part
-from tests.system.commands import dragoman, events
+from tests.system.commands import dragoman, events, write_tsv
 
 SMALL = [
     "--model.preset", "tiny", "--model.num-encoder-layers", "2", "--model.num-decoder-layers", "2",
@@ -126,7 +126,7 @@ def test_a_folder_that_is_not_a_run_is_refused(copy_run: Path, tmp_path: Path, h
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), pytest.param("SIGINT", 130, marks=pytest.mark.slow)])
 def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str, code: int) -> None:
     pairs = load_phrasebook().generate(seed=3, count=400)
-    (tmp_path / "corpus.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))
+    write_tsv(tmp_path / "corpus.en-de.tsv", pairs)
     command = [
         "train", "--data", tmp_path / "corpus.en-de.tsv", "--out", tmp_path / "run", *SMALL, "--train.max-steps", "40",
         "--tokenizer.vocab-size", "400", "--train.log-every-steps", "5", "--validate.every-epochs", "50",

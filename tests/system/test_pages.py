@@ -22,7 +22,7 @@ from dragoman.cli.main import VERBS, import_verb, run_command
 from dragoman.config import SETTINGS
 from dragoman.config.history import REMOVED
 from dragoman.demo.phrasebook_file import load_phrasebook
-from tests.system.commands import store_in_hub_cache, write_sides
+from tests.system.commands import store_in_hub_cache, write_sides, write_tsv
 from tests.system.test_readme import QUICK, SHELL, assert_fetches, assert_serves, forked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,7 +172,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
         write_sides(folder / name, part)
     for name in ("corpus.en-de", "mine", "general", "general-test"):
         part = parts["test" if "test" in name else "corpus"]
-        (folder / f"{name}.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part), encoding="utf-8")
+        write_tsv(folder / f"{name}.tsv", part)
     units = "".join(
         f'<tu><tuv xml:lang="en"><seg>{pair.src}</seg></tuv><tuv xml:lang="de"><seg>{pair.tgt}</seg></tuv></tu>\n'
         for pair in pairs

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
-from tests.system.commands import events
+from tests.system.commands import events, write_tsv
 
 SHAPE = {"d-model": 16, "d-ff": 32, "num-heads": 2, "num-encoder-layers": 1, "num-decoder-layers": 1, "dropout": 0}
 SETTINGS = {
@@ -45,7 +45,7 @@ STEPS = 20
 def corpus(tmp_path_factory: Any) -> Path:
     path: Path = tmp_path_factory.mktemp("processes") / "phrases.tsv"
     pairs = load_phrasebook().generate(seed=5, count=700)
-    path.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    write_tsv(path, pairs)
     torch.optim.AdamW([torch.zeros(1)])  # import its modules once, before processes are forked
     return path
 

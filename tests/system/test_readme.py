@@ -27,7 +27,7 @@ from dragoman.config import DataSettings, load_config
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.translator import Translator
 from dragoman.records import SentencePair
-from tests.system.commands import store_in_hub_cache, write_sides
+from tests.system.commands import store_in_hub_cache, write_sides, write_tsv
 from tests.system.stand_in_hub import multi30k, opus_books, running_hub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     pairs = load_phrasebook().generate(seed=2, count=300)
     for name, part in (("corpus", pairs[:260]), ("test", pairs[260:])):
         write_sides(folder / name, part)
-        (folder / f"{name}.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part))
+        write_tsv(folder / f"{name}.en-de.tsv", part)
     (folder / "configs").symlink_to(ROOT / "configs")
     multi30k = folder / "data" / "multi30k"
     multi30k.mkdir(parents=True)

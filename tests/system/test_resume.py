@@ -20,6 +20,7 @@ from dragoman.errors import CheckpointError
 from dragoman.training.run.state import TrainState
 from dragoman.training.step.dropout import Randomness
 from dragoman.training.verification import verify_resume
+from tests.system.commands import write_tsv
 
 SETTINGS = (
     "--model.preset=custom --model.d-model=16 --model.d-ff=16 --model.num-heads=2 --model.num-encoder-layers=1 "
@@ -62,7 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("resume")
     pairs = load_phrasebook().generate(seed=1, count=400)
     corpus = folder / "pairs.en-de.tsv"
-    corpus.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    write_tsv(corpus, pairs)
     assert run_command(["train", "--data", str(corpus), "--out", str(folder / "run"), *SETTINGS.split()]) == 0
     return folder / "run"
 

@@ -24,6 +24,7 @@ from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from tests.contract.random_models import random_transformer
+from tests.system.commands import write_tsv
 
 BLOCKED = """
 import sys
@@ -172,7 +173,7 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     pairs = load_phrasebook().generate(seed=5, count=120)
     for name, part in (("train", pairs[:100]), ("test", pairs[100:])):
-        (folder / f"{name}.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part))
+        write_tsv(folder / f"{name}.tsv", part)
     flags = {
         "--data": folder / "train.tsv", "--data.test": folder / "test.tsv", "--data.src-lang": "en",
         "--data.tgt-lang": "de", "--model.preset": "custom", "--model.d-model": 16, "--model.d-ff": 16,

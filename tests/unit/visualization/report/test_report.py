@@ -33,6 +33,7 @@ from dragoman.visualization.report.report_sentences import (
 from dragoman.visualization.report.run_facts import TrainingLog, open_stored_part, read_log, read_run
 from dragoman.visualization.report.run_figures import draw_lengths, draw_run
 from dragoman.visualization.report.word_weights import WordWeights, cross_attention_of
+from tests.system.commands import write_tsv
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -81,7 +82,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     pairs = load_phrasebook().generate(seed=5, count=330)
     for name, part in (("train", pairs[:270]), ("test", pairs[270:])):
-        (folder / f"{name}.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part))
+        write_tsv(folder / f"{name}.en-de.tsv", part)
     arguments = [
         "train", "--data", str(folder / "train.en-de.tsv"), "--data.test", str(folder / "test.en-de.tsv"),
         "--out", str(folder / "run"), "--model.preset", "custom", "--model.d-model", "32", "--model.d-ff", "64",
