@@ -2,7 +2,8 @@
 
 import importlib.util
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.errors import has_torch
@@ -16,8 +17,10 @@ def run(arguments: Sequence[str]) -> int:
     """Print for each kind of code whether it was installed, cached or newly compiled. Returns the exit code."""
     build_parser().parse(arguments)
     for precision in MULTIPLIED_TOGETHER:
-        print(f"translating in {precision}: {_prepare_search(precision)}", flush=True)
-    print(f"training: {_prepare_training() if has_torch() else 'not installed'}")
+        load = partial(load_code, precision)
+        is_there = is_installed(precision) and load().is_installed
+        print(f"translating in {precision}: {'part of the package' if is_there else _prepare(load)}", flush=True)
+    print(f"training: {_prepare(_prepare_training) if has_torch() else 'not installed'}")
     return 0
 
 
@@ -26,29 +29,19 @@ def build_parser() -> ArgumentParser:
     return ArgumentParser("warm-up", "dragoman warm-up")
 
 
-def _prepare_search(precision: str) -> str:
-    if not is_installed(precision) and not can_compile():
-        return _WHY_NOT[importlib.util.find_spec("numba") is None]
-    start = time.monotonic(), num_compiled()
-    return "part of the package" if load_code(precision).is_installed else _describe(*start)
-
-
-def _prepare_training() -> str:
-    from dragoman.training.step.gradients import compile_kernels
-
+def _prepare(compile_missing: Callable[[], object]) -> str:
+    """Compile what is missing in the cache. Returns what was done."""
     if not can_compile():
-        return _WHY_NOT[importlib.util.find_spec("numba") is None]
-    start = time.monotonic(), num_compiled()
-    compile_kernels()
-    return _describe(*start)
-
-
-def _describe(start: float, before: int) -> str:
-    """What was done since the time `start`, when `before` pieces of code had been compiled."""
+        return "numba is not installed" if importlib.util.find_spec("numba") is None else "numba cannot be used"
+    start, before = time.monotonic(), num_compiled()
+    compile_missing()
     require_kept()
     if num_compiled() > before:
         return f"compiled in {time.monotonic() - start:.0f} s"
     return f"found in {user_cache_folder(CODE_FOLDER)}"
 
 
-_WHY_NOT = ("numba cannot be used", "numba is not installed")
+def _prepare_training() -> None:
+    from dragoman.training.step.gradients import compile_kernels
+
+    compile_kernels()

@@ -39,6 +39,7 @@ class _Cache(caching.NullCache):  # type: ignore[misc]
         """The code of a function for these types of arguments, or None."""
         target_context.refresh()
         with suppress(Exception):  # there is no file, or it is damaged and will be replaced
+            # The folder is the user's own. What is in it can run as that user, as with numba's cache and .pyc files.
             content = self._path(sig, target_context.codegen()).read_bytes()
             return CompileResult._rebuild(target_context, *pickle.loads(content))
         return None

@@ -16,7 +16,6 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.errors import ResourceError
 from dragoman.kernels.compiling import can_compile, compile_search, file_stem, load_object
 from dragoman.kernels.processor import Target, find_target
 
@@ -112,7 +112,7 @@ def is_available() -> bool:
 def load_code(precision: str) -> MachineCode:
     """The search's code for this processor, which is loaded once, and compiled first if necessary.
 
-    Raises ResourceError if compiling fails.
+    Raises ResourceError if compiling fails, or if the package's code is damaged and numba is missing.
     """
     with _loading:
         return _load_code(precision)
@@ -123,9 +123,12 @@ _loading = threading.Lock()
 
 @lru_cache
 def _load_code(precision: str) -> MachineCode:
-    with suppress(OSError):  # missing or damaged
+    try:
         library = ctypes.CDLL(str(_library_path(precision)))
         return MachineCode(lambda name: _typed(library[name]), is_installed=True)
+    except OSError as error:  # missing or damaged
+        if not can_compile():
+            raise ResourceError(f"Machine code cannot be loaded: {error}. Reinstall Dragoman.") from None
     target = find_target(precision) or _native_target()
     return MachineCode(load_object(compile_search(precision, target)), is_installed=False)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from dragoman.config import InferenceSettings
+from dragoman.errors import ResourceError
 from dragoman.inference.compiled.engine import Waiting, search_all
 from dragoman.inference.compiled.forced import force_targets
 from dragoman.inference.compiled.weights import CompiledWeights
@@ -100,9 +101,19 @@ def test_installed_and_newly_compiled_code_give_the_same(tmp_path: Path, monkeyp
         library._load_code.cache_clear()
 
 
-def test_a_failed_compilation_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragoman.errors import ResourceError
+def test_damaged_code_of_the_package_is_one_line_without_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(library, "can_compile", lambda: False)
+    library._library_path("float32").write_bytes(b"text")
+    library._load_code.cache_clear()
+    try:
+        with pytest.raises(ResourceError, match=rf"^Machine code cannot be loaded: {tmp_path}\S+: .*\. Reinstall Dra"):
+            library.load_code("float32")
+    finally:
+        library._load_code.cache_clear()
 
+
+def test_a_failed_compilation_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(compiling, "_COMPILER", "dragoman.no_such_module")
     with pytest.raises(ResourceError, match=r"^Machine code for this processor could not be compiled: .*\. Reinstall"):
