@@ -18,12 +18,14 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from multi30k import tokenised
@@ -33,6 +35,16 @@ from side_by_side.machine import facts
 HERE = Path(__file__).parent
 CONFIGS = HERE.parent / "configs"
 BOOTSTRAP = 1000
+MEN = """
+    Adam Alexander Andrew Ben Brian Carlos Charles Chris Daniel David Eric Felix Frank George Henry Jack Jacob
+    James Jan John Jonas Kevin Leo Lukas Mark Martin Max Michael Nick Oliver Oscar Paul Peter Robert Sam Simon
+    Stefan Steve Thomas William
+    """.split()
+WOMEN = """
+    Alice Amy Anna Barbara Carol Clara Claire Diana Elena Ellen Emily Emma Eva Grace Hannah Helen Ingrid Jane
+    Jessica Julia Karen Kate Laura Lena Linda Lisa Lucy Maria Nadia Nina Olivia Rachel Rosa Ruth Sandra Sarah
+    Sofia Sophie Susan Vera
+    """.split()
 Pairs = list[tuple[str, str]]
 Parts = dict[str, Pairs]
 
@@ -84,6 +96,29 @@ def tatoeba(data: Path, src: str, tgt: str) -> Parts:
     return {"train": train} | {part: [first[key] for key in chosen] for part, chosen in held_out.items()}
 
 
+def tatoeba_and_phrasebook(data: Path, src: str, tgt: str) -> Parts:
+    """The text of the demo model: `tatoeba` with more names in the training part, and the phrasebook of the package.
+
+    Every second sentence about the Tom or Mary of most Tatoeba sentences is about somebody else instead.
+    """
+    from dragoman.demo.phrasebook_file import load_phrasebook
+
+    parts, rng = tatoeba(data, src, tgt), Random(1)
+    train = [rename(*pair, rng) for pair in parts["train"]]
+    phrases = load_phrasebook().split(1, 30_000, 500).train
+    return parts | {"train": train + [(pair.src, pair.tgt) for pair in phrases]}
+
+
+def rename(english: str, german: str, rng: Random) -> tuple[str, str]:
+    """The pair, or with a chance of one half, the same pair with another name on both sides."""
+    for here, there, names in (("Tom", "Tom", MEN), ("Mary", "Maria", WOMEN)):
+        sides = [re.findall(rf"\b{name}\b", text) for name, text in ((here, english), (there, german))]
+        if rng.random() < 0.5 and [len(found) for found in sides] == [1, 1]:
+            name = rng.choice(names)
+            english, german = re.sub(rf"\b{here}\b", name, english), re.sub(rf"\b{there}\b", name, german)
+    return english, german
+
+
 def small_enja(data: Path, src: str, tgt: str) -> Parts:
     folder = data / "small_enja"
     files = {"train": "train.{}.gz", "validation": "dev.{}", "test": "test.{}"}
@@ -114,6 +149,7 @@ RECIPES = {
     "wu2021_multi30k_en_de": Recipe(Corpus("en", "de", multi30k_tokens, tokens=True), "wu2021_multi30k_en_de.toml"),
     "wu2021_multi30k_en_fr": Recipe(Corpus("en", "fr", multi30k_tokens, tokens=True), "wu2021_multi30k_en_fr.toml"),
     "tatoeba_en_de": Recipe(Corpus("en", "de", tatoeba)),
+    "demo_en_de": Recipe(Corpus("en", "de", tatoeba_and_phrasebook), "demo_en_de.toml"),
     "small_enja": Recipe(Corpus("en", "ja", small_enja, tokens=True)),
     "english_telugu": Recipe(Corpus("en", "te", english_telugu), "low_resource.toml"),
     "multi30k_en_de_by_the_rule": Recipe(Corpus("en", "de", multi30k)),
