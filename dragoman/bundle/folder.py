@@ -27,9 +27,11 @@ from numpy.typing import NDArray
 from dragoman.bundle.card import Card, read_card
 from dragoman.bundle.parameters import Shapes, parameter_shapes
 from dragoman.bundle.weights import (
+    SCALE,
     WEIGHTS,
     Arrays,
     check_file_size,
+    is_embedding,
     parse_weights,
     read_weights,
     stored_precision,
@@ -47,6 +49,8 @@ FORMAT = 1
 """Version of the layout of a model folder. Raise it when earlier versions cannot read what this one writes."""
 QUANTIZED_FORMAT = 2
 """Version of the layout of a model whose matrices are integers."""
+SMALLEST_FORMAT = 3
+"""Version of the layout of a model whose matrices and embeddings are integers."""
 # tests/data/models has a folder of each format, which later versions must read.
 _CONFIG = "config.toml"
 _ARRAYS = (".safetensors",)
@@ -99,9 +103,16 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
 
     Raises ResourceError if the disk is full.
     """
-    version = FORMAT if stored_precision(bundle.arrays) == "float32" else QUANTIZED_FORMAT
-    with write_folder(folder, manifest_facts(version)) as temporary:
+    with write_folder(folder, manifest_facts(_format_of(bundle.arrays))) as temporary:
         write_bundle_files(bundle, temporary)
+
+
+def _format_of(arrays: Arrays) -> int:
+    if stored_precision(arrays) == "float32":
+        return FORMAT
+    return (
+        SMALLEST_FORMAT if any(is_embedding(name) and name + SCALE in arrays for name in arrays) else QUANTIZED_FORMAT
+    )
 
 
 def replace_card(folder: Path, card: Card, config: Config | None = None) -> None:
@@ -164,10 +175,10 @@ def load_bundle(folder: Path) -> Bundle:
         If the format is another one, or a file is missing, damaged, or does not fit the others. The message names it.
     """
     checked = VerifiedFolder(folder, _ARRAYS, _MAX_BYTES)
-    if (found := checked.manifest.get("format")) not in (FORMAT, QUANTIZED_FORMAT):
+    if (found := checked.manifest.get("format")) not in (FORMAT, QUANTIZED_FORMAT, SMALLEST_FORMAT):
         raise ModelError(
-            f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT} and "
-            f"{QUANTIZED_FORMAT}. "
+            f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT} to "
+            f"{SMALLEST_FORMAT}. "
             "Update Dragoman, or copy or download the model again."
         )
     path = folder / WEIGHTS

@@ -135,11 +135,16 @@ def stored_precision(arrays: Arrays) -> str:
     return next((precision for precision, kind in INTEGERS.items() if np.dtype(kind) in types), "float32")
 
 
+def is_embedding(name: str) -> bool:
+    """Whether the array with this name is an embedding, whose rows the search reads in float32."""
+    return name.endswith("_embedding.weight")
+
+
 def require_float32(stored: str) -> None:
     """Raise ModelError if the `stored_precision` of a model is not float32."""
     if stored != "float32":
         raise ModelError(
-            f"the model's weights are stored in {stored}, which only beam search on a CPU can use. "
+            f"the model's weights are stored in {stored}, which only translates. "
             "Use the model that they were made from."
         )
 

@@ -10,7 +10,7 @@ from dragoman.workflows.progress import TerminalProgress
 def run(arguments: Sequence[str]) -> int:
     """Print the path of the new folder. Returns the exit code."""
     given = build_parser().parse(arguments)
-    print(export_model(given.model, given.to, given.out, given.quantization, TerminalProgress()))
+    print(export_model(given.model, given.to, given.out, given.quantization, given.embeddings, TerminalProgress()))
     return 0
 
 
@@ -25,4 +25,6 @@ def build_parser() -> ArgumentParser:
     parser.add_flag("--out", "FOLDER", "Folder to write [default: MODEL-FORMAT]", path_name)
     text = "Number format of the weights, for ctranslate2 [default: float32]"
     parser.add_choice("--quantization", ("float32", "float16", "int8"), text, "float32")
+    text = "Number format of the embeddings, for int8; int8 is smaller [default: float32]"
+    parser.add_choice("--embeddings", ("float32", "int8"), text, "float32")
     return parser

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
-from dragoman.bundle.weights import Arrays, check_stored_precision, require_float32, stored_precision
+from dragoman.bundle.quantization import float32_arrays
+from dragoman.bundle.weights import Arrays, check_stored_precision, stored_precision
 from dragoman.config import Config, ModelSettings
 from dragoman.devices.choice import choose_device
 from dragoman.devices.memory import keep_freed_memory, return_freed_memory
 from dragoman.errors import ModelError, require_torch
+from dragoman.messages import say
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -118,17 +120,26 @@ class LazyTransformer:
         return [(each.data_ptr(), 0 if each.is_inference() else each._version) for each in self._parameters]
 
     def build(self) -> "Transformer":
-        """The model as a torch module. On a CPU it shares the memory of the arrays."""
+        """The model as a torch module. On a CPU it shares the memory of the arrays, unless they are integers.
+
+        The module of a quantized model has float32 weights. One note says so.
+        """
         with self._lock:
             if self._built is None:
                 require_torch("this use of a model")
-                require_float32(self.stored_precision)
                 keep_freed_memory()
                 import torch
 
                 from dragoman.model.transformer import Transformer
 
-                model = Transformer.from_arrays(self.settings, *self._sizes, self._arrays)
+                arrays = self.arrays
+                if self.stored_precision != "float32":
+                    say(
+                        f"the model's weights are stored in {self.stored_precision}. Outside beam search on a CPU, "
+                        "they are used in float32, so numbers may differ slightly."
+                    )
+                    arrays = float32_arrays(self.settings, arrays)
+                model = Transformer.from_arrays(self.settings, *self._sizes, arrays)
                 self._set(model.to(torch.device(self._device)).eval())
             assert self._built is not None
             return self._built
@@ -136,7 +147,8 @@ class LazyTransformer:
     def _set(self, model: "Transformer") -> None:
         self._parameters = list(model.parameters())
         self._built = model
-        self._arrays = {}  # last, because threads may read it without the lock
+        if self.stored_precision == "float32":
+            self._arrays = {}  # last, because threads may read it without the lock
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dragoman.bundle import Card, load_bundle, save_bundle
+from dragoman.bundle.quantization import quantized_arrays
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import check_new_folder, sibling_path
 from dragoman.workflows.models import find_folder, require_model
@@ -71,6 +72,7 @@ def export_model(
     to: Literal["int8", "ctranslate2", "marian"],
     out: Path | None = None,
     quantization: "Quantization" = "float32",
+    embeddings: Literal["float32", "int8"] = "float32",
     progress: Progress = QUIET,
 ) -> Path:
     """Write a model with int8 weights, for CTranslate2, or in the Hugging Face format of Marian.
@@ -85,6 +87,9 @@ def export_model(
         The folder to write. By default, the path of the model with ``-`` and the format after it.
     quantization
         The number format of the weights for CTranslate2.
+    embeddings
+        The number format of the embeddings for "int8". With float32, the model translates exactly as the original does
+        with int8. With int8, it is smaller.
     progress
         Receives notes about the model folder and the exported model.
 
@@ -96,17 +101,19 @@ def export_model(
     Raises
     ------
     ConfigError
-        If `quantization` does not fit the format.
+        If `quantization` or `embeddings` does not fit the format.
     ModelError
         If `out` exists, or if the model is missing, damaged, or cannot be written in this format.
     """
     if to != "ctranslate2" and quantization != "float32":
         raise ConfigError(f"`--quantization` is for ctranslate2, but `--to` is {to}. Leave it out.")
+    if to != "int8" and embeddings != "float32":
+        raise ConfigError(f"`--embeddings` is for int8, but `--to` is {to}. Leave it out.")
     folder = out or sibling_path(Path(model), f"-{to}")
     check_new_folder(folder)
     require_model(model)
     if to == "int8":
-        _quantize(find_folder(model, progress), folder)
+        _quantize(find_folder(model, progress), folder, embeddings == "int8")
         return folder
     from dragoman.exchange.ctranslate2_export import export_ctranslate2
     from dragoman.exchange.marian_export import export_marian
@@ -121,11 +128,9 @@ def export_model(
     return folder
 
 
-def _quantize(model: Path, folder: Path) -> None:
-    """Write a model folder with int8 matrices, which translates as the model does with int8. It needs no torch."""
-    from dragoman.inference.compiled.quantized import quantized_arrays
-
+def _quantize(model: Path, folder: Path, embeddings: bool) -> None:
+    """Write a model folder with int8 matrices, and int8 embeddings if `embeddings` is true. It needs no torch."""
     bundle = load_bundle(model)
-    arrays = quantized_arrays(bundle.config.model, bundle.arrays, "int8")
+    arrays = quantized_arrays(bundle.config.model, bundle.arrays, "int8", embeddings)
     config = replace(bundle.config, inference=replace(bundle.config.inference, precision="int8"))
     save_bundle(replace(bundle, arrays=arrays, config=config), folder)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import dragoman
+from dragoman import visualization
 from dragoman.cli.main import run_command
 
 
@@ -43,12 +45,54 @@ def test_an_int8_model_translates_as_the_model_does_in_int8(
     assert outputs[0] == outputs[1]
     for wrong in (
         ["translate", small, "--text", "one", "--inference.precision", "float32"],
-        ["inspect", small, "one", "--out", str(tmp_path / "page.html")],
         ["export", small, "--to", "ctranslate2"],
     ):
         assert run_command(wrong) == 2
         err = capsys.readouterr().err
         assert "the model's weights are stored in int8" in err.splitlines()[-1]
+
+
+def test_int8_embeddings_make_a_smaller_model_that_translates(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("numba", reason="int8 on a CPU needs numba")
+    outputs, sizes = [], []
+    for embeddings in ("float32", "int8"):
+        folder = tmp_path / embeddings
+        export = ["export", str(model_folder), "--to", "int8", "--embeddings", embeddings, "--out", str(folder)]
+        assert run_command(export) == 0
+        sizes.append((folder / "model.safetensors").stat().st_size)
+        capsys.readouterr()
+        assert run_command(["translate", str(folder), "--text", "one two three"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert sizes[1] < 0.8 * sizes[0]
+
+
+def test_an_int8_model_can_be_looked_into(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = str(tmp_path / "small")
+    assert run_command(["export", str(model_folder), "--to", "int8", "--embeddings", "int8", "--out", small]) == 0
+    capsys.readouterr()
+    for command in (
+        ["inspect", small, "one", "--out", str(tmp_path / "page.html")],
+        ["translate", small, "--text", "one", "--inference.sample"],
+    ):
+        assert run_command(command) == 0
+        assert capsys.readouterr().err.count("weights are stored in int8") == 1
+    translator = dragoman.load(small)
+    before = translator("one two three")
+    [trained] = translator.trained_models
+    original = dragoman.load(model_folder).trained_models[0].model.state_dict()
+    for name, tensor in trained.model.state_dict().items():
+        step = original[name].abs().amax(-1, keepdim=True) / 127 if tensor.ndim == 2 else 0
+        assert ((tensor - original[name]).abs() <= 0.51 * step).all(), name
+    assert translator("one two three") == before
+    trained.save(tmp_path / "copy")
+    assert (tmp_path / "copy" / "model.safetensors").read_bytes() == Path(small, "model.safetensors").read_bytes()
+    visualization.plot_heads(translator, "one two", layer=1)
+    assert capsys.readouterr().err.count("weights are stored in int8") == 1
 
 
 @pytest.mark.parametrize(
@@ -60,6 +104,10 @@ def test_an_int8_model_translates_as_the_model_does_in_int8(
         (["export", "MODEL"], ["`--to` is missing"]),
         (["export", "MODEL", "--to", "onnx"], ["`--to` must be one of int8, ctranslate2, marian"]),
         (["export", "MODEL", "--to", "ctranslate2", "--quantization", "int4"], ["`--quantization` must be one of"]),
+        (
+            ["export", "MODEL", "--to", "marian", "--embeddings", "int8"],
+            ["`--embeddings` is for int8", "`--to` is marian"],
+        ),
         (
             ["export", "MODEL", "--to", "marian", "--quantization", "int8"],
             ["`--quantization` is for ctranslate2"],

@@ -10,7 +10,6 @@ other files call the compiled functions, and import neither numba nor these thre
 | file | content |
 |---|---|
 | `layout.py` | the arrays that the other files work on, with their shapes |
-| `quantized.py` | linear maps with their constant factors, quantized, and their arrays for storage |
 | `weights.py` | a model's weights, packed into panels for the matrix products |
 | `positions.py` | positional encodings |
 | `memory.py` | allocation of buffers and of the state of searches |

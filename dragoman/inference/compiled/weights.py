@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dragoman.bundle.quantization import Product, float32_arrays, make_product
 from dragoman.bundle.weights import Arrays, check_stored_precision, stored_precision
 from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.inference.compiled.positions import KnownPositions, position_tables
-from dragoman.inference.compiled.quantized import Product, make_product
 from dragoman.kernels.library import MachineCode, Packed, load_code, pack
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
@@ -62,6 +62,7 @@ class CompiledWeights:
     ) -> None:
         check_stored_precision(stored_precision(arrays), precision)
         self.precision = precision
+        arrays = float32_arrays(settings, arrays, only_embeddings=True)
         self._settings, self._arrays = settings, arrays
         self.width, self.inner_width, self.num_layers = settings.d_model, settings.d_ff, settings.num_decoder_layers
         self._head_padding = -(settings.d_model // settings.num_heads) % HEAD_WIDTH_MULTIPLE

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dragoman.inference.weight_scales import attention_scales, quantize_rows
+from dragoman.bundle.quantization import attention_scales, quantize_rows
 from dragoman.model.attention import MultiHeadAttention
 
 ProductFunction = Callable[[Tensor], Tensor]

@@ -13,6 +13,7 @@ pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 import numba
 
+from dragoman.bundle.quantization import Product, quantize_weight
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.inference.compiled.beams import place_rows
 from dragoman.inference.compiled.layers import (
@@ -26,7 +27,6 @@ from dragoman.inference.compiled.layers import (
 )
 from dragoman.inference.compiled.layout import NUMBER_TYPES, Norm, PackedLinear
 from dragoman.inference.compiled.memory import allocate_rows, allocate_search
-from dragoman.inference.compiled.quantized import Product, quantize_weight
 from dragoman.inference.compiled.weights import pack_products
 from dragoman.inference.searches import compiled_weights
 from dragoman.kernels.arithmetic import exp2, maximum, round_to_integer

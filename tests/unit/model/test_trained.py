@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from dragoman.bundle import load_bundle, save_bundle
+from dragoman.bundle.quantization import quantized_arrays
 from dragoman.errors import ModelError
-from dragoman.inference.compiled.quantized import quantized_arrays
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import LazyTransformer, TrainedModel
 from dragoman.model.transformer import Transformer

@@ -10,9 +10,9 @@ from safetensors.numpy import load_file
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
+from dragoman.bundle.quantization import float32_arrays, make_product, quantize_rows, quantized_arrays
 from dragoman.bundle.weights import stored_precision, write_tensors
 from dragoman.errors import ModelError
-from dragoman.inference.compiled.quantized import make_product, quantized_arrays
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.model.parameters import arrays_of
 from tests.contract.random_models import KINDS, random_transformer
@@ -52,6 +52,31 @@ def test_stored_integers_make_the_same_weights(kind: str, precision: str, tmp_pa
     }
 
 
+@pytest.mark.parametrize("kind", KINDS_AND_HEADS)
+def test_int8_embeddings_are_read_as_the_rounded_embeddings(kind: str) -> None:
+    model = random_transformer(150, **KINDS_AND_HEADS[kind])
+    settings, arrays = model.settings, arrays_of(model)
+    stored = quantized_arrays(settings, arrays, "int8", embeddings=True)
+    embeddings = {name for name in arrays if name.endswith("embedding.weight")}
+    assert all(stored[name].dtype == np.int8 for name in embeddings)
+    rounded = arrays | {name: array for name, array in float32_arrays(settings, stored).items() if name in embeddings}
+    loaded, expected = (CompiledWeights(settings, one, "int8") for one in (stored, rounded))
+    for one, other in zip(packed(loaded), packed(expected), strict=True):
+        assert (one.dtype, one.tobytes()) == (other.dtype, other.tobytes())
+
+
+@pytest.mark.parametrize("kind", KINDS_AND_HEADS)
+def test_restored_weights_are_within_half_a_step(kind: str) -> None:
+    model = random_transformer(150, **KINDS_AND_HEADS[kind])
+    arrays = arrays_of(model)
+    restored = float32_arrays(model.settings, quantized_arrays(model.settings, arrays, "int8", embeddings=True))
+    assert restored.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert restored[name].dtype == np.float32
+        step = np.abs(array).max(-1, keepdims=True) / 127 if array.ndim == 2 and "positions" not in name else 0
+        assert (np.abs(restored[name] - array) <= 0.501 * step).all(), name
+
+
 def test_integers_times_scale_are_the_weights_with_their_factors() -> None:
     model = random_transformer(150, tie="none")
     arrays = arrays_of(model)
@@ -83,3 +108,14 @@ def test_another_precision_than_the_stored_one_is_refused(precision: str) -> Non
         CompiledWeights(model.settings, stored, precision)
     with pytest.raises(ModelError, match=error):
         quantized_arrays(model.settings, stored, precision)
+
+
+@pytest.mark.parametrize("largest", [127, 2896])
+def test_integers_times_scales_equal_the_weights_up_to_rounding(largest: int) -> None:
+    weight = np.random.default_rng(1).normal(size=(40, 90)).astype(np.float32)
+    weight[3] = 0.0
+    integers, scale = quantize_rows(weight, largest)
+    assert np.array_equal(integers, np.trunc(integers))
+    assert (np.abs(np.delete(integers, 3, axis=0)).max(1) == largest).all()
+    assert (np.abs(integers * scale[:, None] - weight) <= 0.501 * scale[:, None]).all()
+    assert not integers[3].any()
