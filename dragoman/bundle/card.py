@@ -55,6 +55,8 @@ class Card:
         The models that a fine-tuned model started from, oldest first.
     teachers
         The models that it was distilled from.
+    credit
+        The source and the license of the training text, in Markdown.
     """
 
     src_lang: str = ""
@@ -79,6 +81,7 @@ class Card:
     origin: str = ""
     lineage: tuple[str, ...] = ()
     teachers: tuple[str, ...] = ()
+    credit: str = ""
 
     def with_scores(self, data: str, scores: list[Score]) -> "Card":
         """The card with new scores on a data set, which replace earlier scores on it."""
@@ -101,6 +104,7 @@ class Card:
         ]
         lines += ["", f"It comes from {self.origin}. See its licence there."] if self.origin else []
         lines += ["", self._training()] if self.steps or not self.origin else []
+        lines += ["", self.credit] if self.credit else []
         lines += ["", f"It was fine-tuned from {', then '.join(self.lineage)}."] if self.lineage else []
         lines += ["", f"It was distilled from {', '.join(self.teachers)}."] if self.teachers else []
         lines += ["", self.averaging()] if self.averaging() else []
