@@ -138,6 +138,7 @@ def _show(run: Path, test: Sequence[PhrasebookPair]) -> None:
     asked = Counter(pair.pattern for pair in test)
     hit = Counter(pair.pattern for pair, is_right in zip(test, right, strict=True) if is_right)
     worst = sorted(asked, key=lambda pattern: hit[pattern] / asked[pattern])[:3]
+    print("The phrasebook is easy. Expect lower scores on real text.")
     print("weakest patterns: " + ", ".join(f"{pattern} {hit[pattern]}/{asked[pattern]}" for pattern in worst))
     for index in range(0, len(test), max(1, len(test) // _SHOWN))[:_SHOWN]:
         pair = test[index]
