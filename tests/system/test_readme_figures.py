@@ -245,6 +245,7 @@ def test_the_table_of_quality_has_the_scores_of_the_results() -> None:
     seeds = [scores_of(name, paper) for name in (german, f"{german}_seed_2", f"{german}_seed_3")]
     values = [score["value"] for _, score in seeds]
     minutes = [entry["minutes"] for entry, _ in seeds]
+    cores = " or ".join(WORDS[count] for count in sorted({entry["machine"]["threads"] for entry, _ in seeds}))
     french, french_score = scores_of("wu2021_multi30k_en_fr", paper)
     default, default_score = scores_of("multi30k_en_de_by_the_rule_40_minutes", own)
     assert {entry["precision"] for entry, _ in seeds} | {french["precision"], default["precision"]} == {"bfloat16"}
@@ -263,7 +264,7 @@ def test_the_table_of_quality_has_the_scores_of_the_results() -> None:
     assert tables_of("Quality")[0][1:] == [
         [
             f"Multi30k, English to German, {wu}, {WORDS[len(seeds)]} seeds, "
-            f"{min(minutes):.0f} to {max(minutes):.0f} minutes",
+            f"{min(minutes):.0f} to {max(minutes):.0f} minutes on {cores} cores",
             f"{statistics.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})",
             published[0],
         ],
