@@ -17,6 +17,7 @@ from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.visualization.report.run_facts import open_stored_part
+from tests.dispositions import disposition_of
 from tests.system.commands import dragoman, events, write_tsv
 
 SMALL = [
@@ -151,6 +152,26 @@ def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str
     assert steps == sorted(steps)
     assert steps[-1] == 40
     assert_scores_of_training_are_those_of_the_model(tmp_path / "run")
+
+
+def test_a_run_under_nohup_goes_on_after_a_hangup(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "corpus.en-de.tsv", load_phrasebook().generate(seed=3, count=120))
+    command = [
+        "train", "--data", tmp_path / "corpus.en-de.tsv", "--out", tmp_path / "run", *SMALL, "--train.max-steps", "6",
+        "--tokenizer.vocab-size", "300", "--train.log-every-steps", "1", "--inference.max-extra-tokens", "3",
+    ]  # fmt: skip
+    with disposition_of(signal.SIGHUP, signal.SIG_IGN):  # what nohup does
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dragoman", *map(str, command)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(b"step      1"):
+            process.send_signal(signal.SIGHUP)
+            break
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) == 0, rest
+    assert b"train.max_steps = 6 reached" in rest
 
 
 def assert_scores_of_training_are_those_of_the_model(run: Path) -> None:

@@ -5,15 +5,17 @@ import signal
 import pytest
 
 from dragoman.training.run.signals import Interrupted, catch_signals, clean_up_when_terminated
+from tests.dispositions import disposition_of
 
 
 @pytest.fixture(autouse=True)
-def handlers_restored():
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+def usual_dispositions():
+    with (
+        disposition_of(signal.SIGINT, signal.default_int_handler),
+        disposition_of(signal.SIGTERM),
+        disposition_of(signal.SIGHUP),
+    ):
+        yield
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
