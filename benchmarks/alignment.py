@@ -77,7 +77,7 @@ def words_of_tokens(units: Sequence[Word], known: Sequence[str]) -> list[int]:
 def error_rate(counts: Sequence[Counts]) -> float:
     """1 - 2 |A and S| / (|A| + |S|)."""
     found, known, both = (sum(column) for column in zip(*counts, strict=True))
-    return 1 - 2 * both / (found + known)
+    return float(1 - 2 * both / (found + known))
 
 
 def difference(counts: dict[Reading, list[Counts]]) -> float:

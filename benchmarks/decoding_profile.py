@@ -10,7 +10,7 @@ numbers.
 
 import argparse
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -70,7 +70,7 @@ class Parts:
     """
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.numbers: Counter[str] = Counter()
         self.hypotheses = 0
 
@@ -141,7 +141,7 @@ def report(parts: Parts, rate: float) -> None:
     hypotheses = parts.seconds.pop("hypotheses")
     print(f"{hypotheses:.0f} hypotheses and steps; products of the machine: {rate / 1e9:.0f} billion a second")
     print(f"{'part':20} {'us a hypothesis and step':>25} {'share of the product rate':>26}")
-    for name, seconds in parts.seconds.most_common():
+    for name, seconds in sorted(parts.seconds.items(), key=lambda part: -part[1]):
         multiplied = parts.numbers[name]
         share = f"{multiplied / seconds / rate:26.0%}" if multiplied else ""
         print(f"{name:20} {1e6 * seconds / hypotheses:25.2f} {share}")

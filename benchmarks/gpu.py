@@ -292,7 +292,8 @@ def translated(size: str, device: torch.device, given: argparse.Namespace) -> It
         with memory_of(device) as peak, failure_is_said(name, size):
             search = make()
             for beam in (5, 1):
-                search(*(tensor.to(device) for tensor in batches[0]), beam)
+                src_ids, src_lengths = batches[0]
+                search(src_ids.to(device), src_lengths.to(device), beam)
                 synchronise(device)
                 began = time.perf_counter()
                 for src_ids, src_lengths in batches:
@@ -331,8 +332,10 @@ def made_up_pairs(count: int, seed: int = 0) -> InMemoryPairs:
     src = np.clip(np.rint(random.lognormal(3.0, 0.6, count)), 2, 127).astype(np.int64)
     tgt = np.clip(np.rint(src * random.normal(1.05, 0.15, count)), 2, 127).astype(np.int64)
     sides = (random.integers(FIRST_ID, VOCAB_SIZE, int(lengths.sum()), np.int32) for lengths in (src, tgt))
-    rows = [np.split(ids, np.cumsum(lengths)[:-1]) for ids, lengths in zip(sides, (src, tgt), strict=True)]
-    return InMemoryPairs(*rows)
+    src_rows, tgt_rows = (
+        np.split(ids, np.cumsum(lengths)[:-1]) for ids, lengths in zip(sides, (src, tgt), strict=True)
+    )
+    return InMemoryPairs(src_rows, tgt_rows)
 
 
 def longest(pairs: InMemoryPairs) -> int:

@@ -14,6 +14,7 @@ Training the base model would take many hours. It starts from the trained tiny m
 import argparse
 import json
 import shutil
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,8 +47,8 @@ MAX_TOKENS = 128
 DROPOUT = 0.1
 BRANCH_SCALE = 0.2
 RECIPES = {
-    "tiny": {"learning_rate": 0.003, "warmup_steps": 600, "batch_tokens": 2048},
-    "base": {"learning_rate": 0.0002, "warmup_steps": 100, "batch_tokens": 2048},
+    "tiny": TrainSettings(learning_rate=0.003, warmup_steps=600, batch_tokens=2048),
+    "base": TrainSettings(learning_rate=0.0002, warmup_steps=100, batch_tokens=2048),
 }
 GROWN_FROM = {"base": "tiny"}
 
@@ -86,13 +87,13 @@ def main() -> None:
     trained = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").trained)
     if small:
         grow(TrainedModel.load(small, "cpu").model, trained.model)
-    settings = TrainSettings(
+    settings = replace(
+        RECIPES[size.name],
         label_smoothing=LABEL_SMOOTHING,
         max_minutes=given.minutes,
         patience=0,
         device="cpu",
         average_last=3,
-        **RECIPES[size.name],
     )
     validate = ValidateSettings(every_epochs=0, every_steps=given.validate_every, metric="bleu", beam_size=1)
     train(replace(trained, config=replace(trained.config, train=settings, validate=validate)), corpus, run)

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from recording import peak_bytes, say, write_json
 from synthetic_corpus import SyntheticCorpus, write_corpus
@@ -72,7 +73,7 @@ def main() -> None:
         if given.peer_pairs:
             share = write_corpus(made(Path(name) / "share"), given.peer_pairs)
             groups.append((share, OURS | peers_in(given.venvs)))
-        results = [
+        results: list[dict[str, Any]] = [
             {"pairs": corpus.num_pairs, "contenders": measured(corpus, contenders, given.rounds, Path(name))}
             for corpus, contenders in groups
         ]
@@ -191,9 +192,12 @@ def run_dragoman(folder: Path, out: Path) -> dict[str, float]:
 
 
 def run_encode_batch(folder: Path) -> dict[str, float]:
+    from tokenizers import Tokenizer
+
     from dragoman.text.tokenization.tokenizer import TokenizerPair
 
     library = TokenizerPair.load(folder).src.library
+    assert isinstance(library, Tokenizer)
     seconds = 0.0
     for name in ("train.xx", "train.yy"):
         with (folder / name).open(encoding="utf-8") as file:
@@ -219,7 +223,7 @@ def made(folder: Path) -> Path:
 
 DRAGOMAN = "Dragoman"
 OURS: dict[str, Contender] = {DRAGOMAN: dragoman, "tokenizers.encode_batch": encode_batch}
-INSIDE = {"dragoman": run_dragoman, "encode_batch": run_encode_batch}
+INSIDE: dict[str, Callable[..., dict[str, float]]] = {"dragoman": run_dragoman, "encode_batch": run_encode_batch}
 
 if __name__ == "__main__":
     main()

@@ -145,7 +145,7 @@ def serve(options: argparse.Namespace) -> int:
         return original(self, texts, asked)
 
     if options.fault:
-        ServedModel.translate = faulty  # type: ignore[method-assign]
+        ServedModel.translate = faulty  # type: ignore[assignment,method-assign]
     return verb.run([options.model, "--port", "0", "--no-page", *options.flag])
 
 

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from recording import read_lines
 from safetensors.numpy import load_file
@@ -76,7 +77,7 @@ def train(checkout: Path, out: Path, preset: str, max_steps: int, *flags: str) -
 
 def trained_model(given: argparse.Namespace, checkout: Path) -> Path:
     """Return a run of the earlier checkout for translation. It is trained once and reused by later calls."""
-    run = given.folder / f"run_{given.preset}"
+    run: Path = given.folder / f"run_{given.preset}"
     if not (run / "finished.json").exists():
         train(checkout, run, given.preset, given.model_steps)
     return run
@@ -119,7 +120,7 @@ def run_hashes(name: str, run: Path) -> dict[str, str]:
     }
 
 
-def tensor_hash(tensors: dict) -> str:
+def tensor_hash(tensors: dict[str, Any]) -> str:
     """Return the hash of names, shapes and values, independent of their order in the file."""
     return digest(
         b"".join(f"{name}{tensors[name].shape}".encode() + tensors[name].tobytes() for name in sorted(tensors))

@@ -122,7 +122,7 @@ def timed_latency(
 
 def scored(texts: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Return BLEU with its signature, by sacreBLEU."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU()
     score = metric.corpus_score(list(texts), [list(references)])

@@ -11,7 +11,7 @@ from torch import Tensor
 from dragoman.devices.checks import check_lengths, check_whole_number
 
 
-def padding_mask(lengths: Int64[Tensor, "B"], size: int) -> Bool[Tensor, "B 1 1 {size}"]:
+def padding_mask(lengths: Int64[Tensor, " B"], size: int) -> Bool[Tensor, "B 1 1 {size}"]:
     """True at the first `lengths[b]` of `size` keys. The result broadcasts over heads and queries."""
     check_lengths("lengths", lengths)
     check_whole_number("size", size, 0)

@@ -205,7 +205,7 @@ class Transformer(nn.Module):
         return self.settings.max_positions if self.settings.positions == "learned" else None
 
     def forward(
-        self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], tgt_ids: Int64[Tensor, "B T"]
+        self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"], tgt_ids: Int64[Tensor, "B T"]
     ) -> Float[Tensor, "B T V"]:
         """Compute the logits of the next token after each target position (teacher forcing).
 
@@ -229,7 +229,7 @@ class Transformer(nn.Module):
     def encode(
         self,
         src_ids: Int64[Tensor, "B S"],
-        src_lengths: Int64[Tensor, "B"],
+        src_lengths: Int64[Tensor, " B"],
         weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """Encode sources into the memory, which the decoder attends to.
@@ -256,7 +256,7 @@ class Transformer(nn.Module):
         self,
         tgt_ids: Int64[Tensor, "B T"],
         memory: Float[Tensor, "B S D"],
-        src_lengths: Int64[Tensor, "B"],
+        src_lengths: Int64[Tensor, " B"],
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
         cache: Cache | None = None,
@@ -295,7 +295,7 @@ class Transformer(nn.Module):
         return self.decoder(hidden, memory, self_mask, memory_mask, weights, cache)  # type: ignore[no-any-return]
 
     def attention(
-        self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], tgt_ids: Int64[Tensor, "B T"]
+        self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"], tgt_ids: Int64[Tensor, "B T"]
     ) -> AttentionWeights:
         """Run a forward pass and return all attention weights, before dropout.
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from synthetic_corpus import write_corpus
 
-from benchmarks.synthetic_corpus import write_corpus
 from dragoman.cli.check import run as check
 from dragoman.config import DataSettings
 from dragoman.demo.phrasebook_file import load_phrasebook

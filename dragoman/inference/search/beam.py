@@ -54,7 +54,7 @@ class _Beam:
     of the sentences in the input.
     """
 
-    sentences: Int64[Tensor, "B"]
+    sentences: Int64[Tensor, " B"]
     constraints: Constraints
     log_probs: Float[Tensor, "B W"]
     paths: Paths
@@ -74,7 +74,7 @@ class _Beam:
         )
 
     @property
-    def all_sentences(self) -> Int64[Tensor, "B"]:
+    def all_sentences(self) -> Int64[Tensor, " B"]:
         """0, 1, ... B - 1."""
         return torch.arange(self.sentences.numel(), device=self.sentences.device)
 
@@ -100,7 +100,7 @@ class _Beam:
 def beam_search(
     model: StepModel[Any],
     src_ids: Int64[Tensor, "B S"],
-    src_lengths: Int64[Tensor, "B"],
+    src_lengths: Int64[Tensor, " B"],
     settings: InferenceSettings,
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -163,7 +163,7 @@ def stream_beam_search(
 def _beams(
     model: StepModel[Any],
     src_ids: Int64[Tensor, "B S"],
-    src_lengths: Int64[Tensor, "B"],
+    src_lengths: Int64[Tensor, " B"],
     settings: InferenceSettings,
     prefixes: Sequence[Sequence[int]] | None,
     results: list[list[Hypothesis]],
@@ -204,7 +204,7 @@ def _beams(
         yield beam
 
 
-def _sentences_to_keep(going_on: Bool[Tensor, "B"]) -> Int64[Tensor, "B2"]:
+def _sentences_to_keep(going_on: Bool[Tensor, " B"]) -> Int64[Tensor, " B2"]:
     """Indices of the unfinished sentences, or of all sentences while few are finished.
 
     Computing a few finished sentences in vain costs less than moving the others.
@@ -215,12 +215,12 @@ def _sentences_to_keep(going_on: Bool[Tensor, "B"]) -> Int64[Tensor, "B2"]:
     return torch.arange(going_on.numel(), device=going_on.device)
 
 
-def _rows(parents: Int64[Tensor, "B2 C"], width: int, sentences: Int64[Tensor, "B2"]) -> Int64[Tensor, "N2"]:
+def _rows(parents: Int64[Tensor, "B2 C"], width: int, sentences: Int64[Tensor, " B2"]) -> Int64[Tensor, " N2"]:
     """Row numbers of the parents, with W rows for each sentence."""
     return (sentences[:, None] * width + parents).flatten()
 
 
-def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[Tensor, "T"]:
+def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[Tensor, " T"]:
     """Length penalties of 1, 2, ... tokens. Scores and their bounds use one table, so they agree to the last bit."""
     limits = constraints.limits
     return torch.from_numpy(length_penalties(settings, np.arange(1, int(limits.max()) + 1))).to(limits.device)
@@ -251,7 +251,7 @@ def _add_finished(
     return beam.finished.merge(scores, paths)
 
 
-def _collect(results: list[list[Hypothesis]], beam: _Beam, finished: Finished, done: Bool[Tensor, "B"]) -> None:
+def _collect(results: list[list[Hypothesis]], beam: _Beam, finished: Finished, done: Bool[Tensor, " B"]) -> None:
     """Write the hypotheses of finished sentences into `results`."""
     leaving = done.nonzero()[:, 0]
     if leaving.numel():
@@ -268,7 +268,7 @@ def _live_first(candidates: Continuations, live: Bool[Tensor, "B C"]) -> Continu
     return replace(chosen, log_probs=chosen.log_probs.where(live.gather(1, order), _NONE))
 
 
-def _next(beam: _Beam, going: Continuations, keep: Int64[Tensor, "B2"]) -> _Beam:
+def _next(beam: _Beam, going: Continuations, keep: Int64[Tensor, " B2"]) -> _Beam:
     """The beam one token later, with the sentences in `keep`."""
     paths = beam.paths.select(keep).extend(going.parents, going.ids, going.token_log_probs)
     return _Beam(

@@ -29,13 +29,13 @@ class Constraints:
         Minimum length of each output. Only a prefix that contains eos may end earlier.
     """
 
-    limits: Int64[Tensor, "B"]
+    limits: Int64[Tensor, " B"]
     prefixes: Int64[Tensor, "B P"]
     min_tokens: int
 
     @staticmethod
     def of(
-        src_lengths: Int64[Tensor, "B"],
+        src_lengths: Int64[Tensor, " B"],
         settings: InferenceSettings,
         max_length: int | None,
         prefixes: Sequence[Sequence[int]] | None,
@@ -52,7 +52,7 @@ class Constraints:
         device = src_lengths.device
         return Constraints(torch.tensor(limits, device=device), padded.to(device), settings.min_tokens)
 
-    def select(self, sentences: Int64[Tensor, "B2"] | slice) -> "Constraints":
+    def select(self, sentences: Int64[Tensor, " B2"] | slice) -> "Constraints":
         """The constraints of some sentences."""
         return Constraints(self.limits[sentences], self.prefixes[sentences], self.min_tokens)
 
@@ -68,7 +68,7 @@ class Constraints:
         log_probs.masked_fill_(~is_free, float("-inf"))
         log_probs.scatter_(1, ids, torch.where(is_free, log_probs.gather(1, ids), forced_log_probs))
 
-    def with_prefix(self, ids: Int64[Tensor, "N"], position: int) -> Int64[Tensor, "N"]:
+    def with_prefix(self, ids: Int64[Tensor, " N"], position: int) -> Int64[Tensor, " N"]:
         """The prefix's ids at `position`, and `ids` where the prefix has ended."""
         if position >= self.prefixes.size(1):
             return ids
@@ -86,6 +86,6 @@ def hide(log_probs: Float[Tensor, "N V"], token_ids: tuple[int, ...]) -> None:
 
 
 @lru_cache(maxsize=8)
-def _tensor_of(token_ids: tuple[int, ...], device: torch.device) -> Int64[Tensor, "h"]:
+def _tensor_of(token_ids: tuple[int, ...], device: torch.device) -> Int64[Tensor, " h"]:
     with torch.inference_mode(False):
         return torch.tensor(token_ids, device=device)

@@ -40,7 +40,7 @@ class Continuations:
         """The continuations at the ranks `order` of each sentence."""
         return Continuations(*(getattr(self, name).gather(1, order) for name in self.__slots__))
 
-    def select(self, sentences: Int64[Tensor, "B2"]) -> "Continuations":
+    def select(self, sentences: Int64[Tensor, " B2"]) -> "Continuations":
         """The continuations of some sentences."""
         return Continuations(*(getattr(self, name)[sentences] for name in self.__slots__))
 

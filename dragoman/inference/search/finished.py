@@ -58,7 +58,7 @@ class Finished:
             self.paths.merge(paths).choose(order),
         )
 
-    def unbeatable(self, best_attainable: Float[Tensor, "B"], places: int) -> Bool[Tensor, "B"]:
+    def unbeatable(self, best_attainable: Float[Tensor, " B"], places: int) -> Bool[Tensor, " B"]:
         """Whether the first `places` scores are at least the best attainable score, which is -inf if none is."""
         return (self.scores[:, :places] >= best_attainable[:, None]).all(dim=1)
 
@@ -72,7 +72,7 @@ class Finished:
             self.paths.choose(order),
         )
 
-    def select(self, sentences: Int64[Tensor, "B2"]) -> "Finished":
+    def select(self, sentences: Int64[Tensor, " B2"]) -> "Finished":
         """The finished hypotheses of some sentences."""
         return Finished(
             self.scores[sentences], self.lengths[sentences], self.cut[sentences], self.paths.select(sentences)

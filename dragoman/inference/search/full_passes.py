@@ -37,7 +37,7 @@ class FullPasses(OfTransformer):
         """Encoded sources, one row per sentence, and written tokens, one row per hypothesis."""
 
         memory: Float[Tensor, "B S D"]
-        src_lengths: Int64[Tensor, "B"]
+        src_lengths: Int64[Tensor, " B"]
         written: Int64[Tensor, "N T"]
 
     def __init__(self, model: Transformer, noise: float = 0.0, seed: int = _SEED) -> None:
@@ -45,12 +45,12 @@ class FullPasses(OfTransformer):
         self._noise = noise
         self._generator = torch.Generator(model.device).manual_seed(seed)
 
-    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> State:
+    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"]) -> State:
         """Encode the sources."""
         nothing = src_lengths.new_empty(src_lengths.numel(), 0)
         return self.State(self._model.encode(src_ids, src_lengths), src_lengths, nothing)
 
-    def step(self, ids: Int64[Tensor, "N"], state: State) -> Predictions:
+    def step(self, ids: Int64[Tensor, " N"], state: State) -> Predictions:
         """Append one token to each hypothesis and compute the log-probabilities of the next."""
         state.written = torch.cat((state.written, ids[:, None]), dim=1)
         width = ids.numel() // state.src_lengths.numel()
@@ -62,7 +62,7 @@ class FullPasses(OfTransformer):
             log_probs += self._noise * (2 * uniform - 1)
         return Predictions.of(log_probs)
 
-    def reorder(self, state: State, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
+    def reorder(self, state: State, rows: Int64[Tensor, " N2"], sentences: Int64[Tensor, " B2"]) -> None:
         """Reorder hypotheses and sentences."""
         state.written, state.memory = state.written[rows], state.memory[sentences]
         state.src_lengths = state.src_lengths[sentences]

@@ -39,7 +39,7 @@ class Paths:
         sentences = torch.arange(places.size(0), device=places.device)[:, None]
         return Paths(self.ids[sentences, places], self.token_log_probs[sentences, places])
 
-    def select(self, sentences: Int64[Tensor, "B2"]) -> "Paths":
+    def select(self, sentences: Int64[Tensor, " B2"]) -> "Paths":
         """The hypotheses of some sentences."""
         return Paths(self.ids[sentences], self.token_log_probs[sentences])
 

@@ -42,14 +42,14 @@ class _Samples:
     `lengths` are final where `done` is True. `uniforms` are the random numbers of each position.
     """
 
-    sentences: Int64[Tensor, "B"]
+    sentences: Int64[Tensor, " B"]
     constraints: Constraints
     uniforms: Float[Tensor, "B W L"]
     paths: Paths
     lengths: Int64[Tensor, "B W"]
     done: Bool[Tensor, "B W"]
 
-    def select(self, sentences: Int64[Tensor, "B2"]) -> "_Samples":
+    def select(self, sentences: Int64[Tensor, " B2"]) -> "_Samples":
         """The samples of some sentences."""
         return _Samples(
             self.sentences[sentences],
@@ -65,7 +65,7 @@ class _Samples:
 def sample(
     model: StepModel[Any],
     src_ids: Int64[Tensor, "B S"],
-    src_lengths: Int64[Tensor, "B"],
+    src_lengths: Int64[Tensor, " B"],
     settings: InferenceSettings,
     sentence_names: Sequence[str],
     prefixes: Sequence[Sequence[int]] | None = None,
@@ -151,10 +151,10 @@ def _extend(samples: _Samples, log_probs: Float[Tensor, "N V"], settings: Infere
 
 def sample_ids(
     log_probs: Float[Tensor, "N V"],
-    uniforms: Float[Tensor, "N"],
+    uniforms: Float[Tensor, " N"],
     settings: InferenceSettings,
     hidden: tuple[int, ...] = NEVER_WRITTEN,
-) -> Int64[Tensor, "N"]:
+) -> Int64[Tensor, " N"]:
     """Sample one token id for each row: the first whose cumulative probability exceeds the row's uniform number.
 
     `uniforms` are in [0, 1). Tokens in `hidden` are never sampled.
@@ -201,14 +201,14 @@ def _best(probs: Float[Tensor, "N V"], count: int) -> Float[Tensor, "N K"]:
     return torch.from_numpy(np.sort(numbers, axis=1)).flip(1)
 
 
-def _least_of(ranked: Float[Tensor, "N K"], top_p: float) -> tuple[Float[Tensor, "N 1"], Bool[Tensor, "N"]]:
+def _least_of(ranked: Float[Tensor, "N K"], top_p: float) -> tuple[Float[Tensor, "N 1"], Bool[Tensor, " N"]]:
     """The smallest of the fewest first numbers of each row that reach `top_p`, and whether the row reaches it."""
     sums = ranked.cumsum(dim=1, dtype=sum_type(ranked.device))
     least = ranked.masked_fill(sums - ranked >= top_p, 1.0).amin(dim=1, keepdim=True)
     return least, sums[:, -1] >= top_p
 
 
-def uniforms(name: str, count: int) -> Float[Tensor, "count"]:
+def uniforms(name: str, count: int) -> Float[Tensor, " count"]:
     """The first `count` uniform numbers in [0, 1) of the stream called `name`, generated with SHAKE-128."""
     words = torch.frombuffer(bytearray(hashlib.shake_128(name.encode()).digest(8 * count)), dtype=torch.int64)
     return (words & (2**48 - 1)).double() / 2**48

@@ -57,7 +57,7 @@ class Predictions:
         """The natural log-probability per unit of `logits`, which are in base 2 or already log-probabilities."""
         return 1.0 if self.project is None else _LN2
 
-    def logits(self, rows: slice) -> tuple[Float[Tensor, "n V"], Float[Tensor, "n"]]:
+    def logits(self, rows: slice) -> tuple[Float[Tensor, "n V"], Float[Tensor, " n"]]:
         """The logits and the normalizers of some rows. A log-probability is (logit - normalizer) * `unit`."""
         if self.project is None:
             return self.states[rows], self.states.new_zeros(self.states[rows].size(0))
@@ -65,7 +65,7 @@ class Predictions:
         return logits, _log2_sums(logits)
 
 
-def _log2_sums(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N"]:
+def _log2_sums(logits: Float[Tensor, "N V"]) -> Float[Tensor, " N"]:
     """log2 of the sum of 2 ** logit of every row."""
     if logits.device.type == "cpu":  # on a GPU, the check below would wait for the device
         sums = torch.exp2(logits).sum(1).log2_()
@@ -94,13 +94,13 @@ class StepModel(Protocol[State]):
     def device(self) -> torch.device:
         """The device of ids and predictions."""
 
-    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> State:
+    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"]) -> State:
         """Encode sources, which end with eos. The state has one hypothesis without tokens for each sentence."""
 
-    def step(self, ids: Int64[Tensor, "N"], state: State) -> Predictions:
+    def step(self, ids: Int64[Tensor, " N"], state: State) -> Predictions:
         """Append one token to each hypothesis, bos first, and predict the next token."""
 
-    def reorder(self, state: State, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
+    def reorder(self, state: State, rows: Int64[Tensor, " N2"], sentences: Int64[Tensor, " B2"]) -> None:
         """Keep the given hypotheses (`rows`) and sentences, by their old indices, in the given order.
 
         Afterwards row n belongs to sentence n // (N2 / B2).
@@ -161,17 +161,17 @@ class Ensemble:
         """The device of the first member. All members must be on one device."""
         return self._members[0].device
 
-    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> tuple[Any, ...]:
+    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"]) -> tuple[Any, ...]:
         """One state for each member."""
         return tuple(member.start(src_ids, src_lengths) for member in self._members)
 
-    def step(self, ids: Int64[Tensor, "N"], state: tuple[Any, ...]) -> Predictions:
+    def step(self, ids: Int64[Tensor, " N"], state: tuple[Any, ...]) -> Predictions:
         """The mean of the members' probabilities."""
         steps = [member.step(ids, own).log_probs() for member, own in zip(self._members, state, strict=True)]
         mean = torch.logsumexp(torch.stack(steps), dim=0) - math.log(len(steps))
         return Predictions.of(mean.clamp_(max=0.0))  # rounding can give probabilities slightly above 1
 
-    def reorder(self, state: tuple[Any, ...], rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
+    def reorder(self, state: tuple[Any, ...], rows: Int64[Tensor, " N2"], sentences: Int64[Tensor, " B2"]) -> None:
         """Reorder the state of every member in the same way."""
         for member, own in zip(self._members, state, strict=True):
             member.reorder(own, rows, sentences)

@@ -30,7 +30,7 @@ class Cross(Protocol):
     def __call__(self, layer: int, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Output of one layer's cross-attention for the states of all hypotheses."""
 
-    def select(self, sentences: Int64[Tensor, "B2"]) -> "Cross":
+    def select(self, sentences: Int64[Tensor, " B2"]) -> "Cross":
         """Keep the sources of some sentences."""
 
     def in_float32(self) -> "Cross":
@@ -97,7 +97,7 @@ class _Plain:
         heads = attend(query.transpose(1, 2), keys, values, self._mask)
         return self._outputs[layer](merge_heads(heads.flatten(0, 1), num_sentences, num_heads))
 
-    def select(self, sentences: Int64[Tensor, "B2"]) -> "_Plain":
+    def select(self, sentences: Int64[Tensor, " B2"]) -> "_Plain":
         chosen, mask = self._keys_and_values.index_select(2, sentences), self._mask.index_select(0, sentences)
         return _Plain(chosen, mask, self._queries, self._outputs)
 
@@ -121,7 +121,7 @@ class _Folded:
         weights = torch.softmax(scores.view(num_sentences, -1, self._num_heads, size // self._num_heads), dim=-1)
         return torch.bmm(weights.view(scores.shape), values).view(rows.shape)
 
-    def select(self, sentences: Int64[Tensor, "B2"]) -> "_Folded":
+    def select(self, sentences: Int64[Tensor, " B2"]) -> "_Folded":
         chosen, biases = self._folded.index_select(2, sentences), self._all_biases.index_select(1, sentences)
         return _Folded(chosen, biases, self._num_heads)
 

@@ -68,7 +68,7 @@ class FastState:
     """
 
     cross: "Cross"
-    everyone: Int64[Tensor, "B"]
+    everyone: Int64[Tensor, " B"]
     slots: Float[Tensor, "L 2 B H slots K"]
     seen: Float[Tensor, "N slots"]
     used: int = 0
@@ -95,7 +95,7 @@ class FastModel(OfTransformer):
         self._converted = Converted(model, lambda: _Weights(model, kept))
         self._weights: _Weights
 
-    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> FastState:
+    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"]) -> FastState:
         """Encode the sources."""
         weights = self._weights = self._converted.now()
         missing = max(0, _MIN_KEYS - src_ids.size(1))
@@ -109,11 +109,11 @@ class FastModel(OfTransformer):
         everyone = torch.arange(num_sentences, device=src_ids.device)
         return FastState(weights.cross_attention.prepare(keys_and_values, mask), everyone, slots, seen)
 
-    def step(self, ids: Int64[Tensor, "N"], state: FastState) -> Predictions:
+    def step(self, ids: Int64[Tensor, " N"], state: FastState) -> Predictions:
         """Append one token to each hypothesis."""
         return Predictions(self._weights.advance(ids, state), self.vocab_size, self._weights.project)
 
-    def reorder(self, state: FastState, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
+    def reorder(self, state: FastState, rows: Int64[Tensor, " N2"], sentences: Int64[Tensor, " B2"]) -> None:
         """Reorder the mask. Keys and values only move if sentences leave or change places."""
         state.seen = state.seen.index_select(0, rows)
         if sentences.numel() == state.num_sentences and torch.equal(sentences, state.everyone):
@@ -132,7 +132,7 @@ def _rows_at_once(like: Tensor) -> int:
     return _ROWS_AT_ONCE.get(like.device.type, _ROWS_AT_ONCE_ELSEWHERE)
 
 
-def _keep_seen(state: FastState, sentences: Int64[Tensor, "B"]) -> None:
+def _keep_seen(state: FastState, sentences: Int64[Tensor, " B"]) -> None:
     """Keep the slots that any hypothesis sees, in order, and allocate space for more.
 
     `state.seen` already has only the kept sentences. `state.slots` still has all of them.
@@ -155,7 +155,7 @@ def _keep_seen(state: FastState, sentences: Int64[Tensor, "B"]) -> None:
 
 def _gather(
     slots: Float[Tensor, "L 2 B H slots K"],
-    sentences: Int64[Tensor, "B2"],
+    sentences: Int64[Tensor, " B2"],
     order: Int64[Tensor, "B2 kept"],
     capacity: int,
 ) -> Float[Tensor, "L 2 B2 H capacity K"]:
@@ -343,7 +343,7 @@ class _Weights:
             rows = layer(rows, mask)
         return self._encoder_norm(rows).view_as(embedded)
 
-    def advance(self, ids: Int64[Tensor, "N"], state: FastState) -> Float[Tensor, "N D"]:
+    def advance(self, ids: Int64[Tensor, " N"], state: FastState) -> Float[Tensor, "N D"]:
         """The decoder's final states after appending `ids` to the hypotheses."""
         num_sentences = state.num_sentences
         width = ids.numel() // num_sentences
@@ -357,7 +357,7 @@ class _Weights:
         state.length += 1
         return self._decoder_norm(rows)
 
-    def _position(self, position: int) -> Float[Tensor, "D"]:
+    def _position(self, position: int) -> Float[Tensor, " D"]:
         if position >= self._positions.size(0):
             end = max(64, 2 * position)
             limit = self._model.max_positions

@@ -34,7 +34,7 @@ _ZERO_POINT = 128
 
 
 def product_function(
-    weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, precision: str
+    weight: Float[Tensor, "out in"], bias: Float[Tensor, " out"] | None, precision: str
 ) -> ProductFunction:
     """The fastest product with these float32 weights in `precision`: float32, bfloat16 or int8.
 

@@ -123,7 +123,7 @@ def attention(
 
 
 def linear(
-    hidden: Float[Tensor, "*rows in"], weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None
+    hidden: Float[Tensor, "*rows in"], weight: Float[Tensor, "out in"], bias: Float[Tensor, " out"] | None
 ) -> Float[Tensor, "*rows out"]:
     """x W^T + b as torch.nn.functional.linear computes it, with `missing_rows` rows of zeros added to x."""
     count = hidden.numel() // hidden.size(-1)
@@ -146,14 +146,14 @@ def missing_rows(count: int, like: Tensor) -> int:
     return -count % _ROWS_STEP if like.dtype == torch.bfloat16 and like.device.type == "cpu" else 0
 
 
-def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, "M"]:
+def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, " M"]:
     """Compute 2 ** rows in place, for numbers below 128. Returns the sum of each row, float32."""
     totals = torch.empty(rows.size(0))
     _kernels().exponentiate_rows(_element_type(rows), *rows.shape, _address(rows), _address(totals))
     return totals
 
 
-def random_words(generator: np.random.SFC64, count: int) -> Int64[Tensor, "{count}"]:
+def random_words(generator: np.random.SFC64, count: int) -> Int64[Tensor, " {count}"]:
     """The same words as `generator.random_raw(count)`, without holding Python's lock."""
     words, state = torch.empty(count, dtype=torch.int64), generator.state
     _kernels().fill_random(state["state"]["state"], count, _address(words))

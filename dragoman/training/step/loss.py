@@ -28,7 +28,7 @@ _LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
 
 
 def smoothed_cross_entropy(
-    logits: Float[Tensor, "M V"], labels: Int64[Tensor, "M"], epsilon: float, pad_id: int
+    logits: Float[Tensor, "M V"], labels: Int64[Tensor, " M"], epsilon: float, pad_id: int
 ) -> tuple[Tensor, Tensor]:
     """The smoothed loss and the negative log-probability of M labels, both summed, in nats.
 
@@ -98,7 +98,7 @@ class Targets:
     label y is (1 - epsilon) ((1 - weight) [y] + weight probs) + epsilon / (V - 1) [not pad].
     """
 
-    labels: Int64[Tensor, "M"]
+    labels: Int64[Tensor, " M"]
     epsilon: float
     pad_id: int
     soft: SoftLabels | None = None
@@ -107,7 +107,7 @@ class Targets:
 def projected_cross_entropy(
     hidden: Float[Tensor, "M D"],
     weight: Float[Tensor, "V D"],
-    bias: Float[Tensor, "V"] | None,
+    bias: Float[Tensor, " V"] | None,
     targets: Targets,
     projection: "PreparedProjection | None" = None,
 ) -> tuple[Tensor, Tensor]:
@@ -163,7 +163,7 @@ class PreparedProjection:
     def __init__(
         self,
         weight: Float[Tensor, "V D"],
-        bias: Float[Tensor, "V"] | None,
+        bias: Float[Tensor, " V"] | None,
         dtype: torch.dtype,
         scale: float = 1.0,
         *,
@@ -207,7 +207,7 @@ class PreparedProjection:
         if self.bias_grad is not None:
             self.bias_grad += (factors.to(hidden.dtype).t() @ logit_grad)[0]
 
-    def add_uniform(self, share: float, hidden_sum: Float[Tensor, "D"], count: int) -> None:
+    def add_uniform(self, share: float, hidden_sum: Float[Tensor, " D"], count: int) -> None:
         """Add the gradients from logits with the gradient -`share` in `count` rows with this sum, in `finish`."""
         self._uniform += share * self.scale * hidden_sum
         self._uniform_bias += share * self.scale * count
@@ -282,7 +282,7 @@ class _Sums:
         self.loss, self.nll = (torch.zeros((), device=hidden.device) for _ in range(2))
         self.hidden_grad = torch.empty_like(hidden)
 
-    def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, "m"], soft: SoftLabels | None) -> None:
+    def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, " m"], soft: SoftLabels | None) -> None:
         """Add a slice of m rows, except for the uniform part. Further rows of `hidden` are zero and do not count."""
         targets, share = self._targets, self._share
         logits = self._projection.logits(hidden)
@@ -327,7 +327,7 @@ class _Sums:
             projection.add_uniform(share, hidden_sum, hidden.size(0))
 
 
-def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:
+def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, " count"]]:
     """Compute 2 ** logits in place. Returns them, and the sums of the first `count` rows."""
     if fused.can_compute(logits):
         return logits, fused.exp2_(logits)[:count]
@@ -335,7 +335,7 @@ def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m 
     return powers, _row_sums(powers)[:count]
 
 
-def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, "m"]:
+def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, " m"]:
     """Sums of rows in float32, block by block: torch would first copy all numbers of another type."""
     if numbers.dtype == torch.float32:
         return numbers.sum(1)

@@ -64,10 +64,10 @@ class _Trace:
         self._parents = [0]
         self._last: Float[Tensor, "W V"] | None = None
 
-    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> Any:
+    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"]) -> Any:
         return self._model.start(src_ids, src_lengths)
 
-    def step(self, ids: Int64[Tensor, "N"], state: Any) -> Predictions:
+    def step(self, ids: Int64[Tensor, " N"], state: Any) -> Predictions:
         if self._last is not None:
             self._note(list(zip(self._parents, ids.tolist(), strict=True)))
         self._position += 1
@@ -75,7 +75,7 @@ class _Trace:
         self._last = predictions.log_probs().clone().cpu()
         return predictions
 
-    def reorder(self, state: Any, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
+    def reorder(self, state: Any, rows: Int64[Tensor, " N2"], sentences: Int64[Tensor, " B2"]) -> None:
         self._parents = rows.tolist()
         self._model.reorder(state, rows, sentences)
 

@@ -216,7 +216,7 @@ def _steps(forced: _ForcedPass, best: Hypothesis, min_tokens: int, tokenizer: To
     return tuple(steps)
 
 
-def _alternatives(log_probs: Float[Tensor, "V"], token_id: int, hidden: tuple[int, ...]) -> list[int]:
+def _alternatives(log_probs: Float[Tensor, " V"], token_id: int, hidden: tuple[int, ...]) -> list[int]:
     """The most probable tokens other than the chosen token and the hidden tokens."""
     others = log_probs.clone()[None]
     others[:, token_id] = float("-inf")
