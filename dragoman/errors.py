@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
+from dragoman.version import REPOSITORY
+
 
 class DragomanError(Exception):
     """The base class of all errors with a message for the user."""
@@ -41,11 +43,17 @@ class ResourceError(DragomanError):
     """Memory or disk space is too small. The message says what would fit."""
 
 
+def install_advice(extra: str, quotes: tuple[str, str] = ("`", "`")) -> str:
+    """The sentence that tells how to install an extra: from PyPI, or from a checkout until the package is there."""
+    source, where = ("dragoman", "") if REPOSITORY else (".", " in the checkout of Dragoman")
+    return f"Run {quotes[0]}pip install '{source}[{extra}]'{quotes[1]}{where}."
+
+
 class MissingExtraError(DragomanError):
     """A feature needs a package that the extra `train` installs."""
 
     def __init__(self, feature: str, package: str = "torch") -> None:
-        super().__init__(f'{feature} needs {package}. Run `pip install "dragoman[train]"`.')
+        super().__init__(f"{feature} needs {package}. {install_advice('train')}")
 
 
 def has_torch() -> bool:

@@ -2,7 +2,7 @@
 
     python examples/serve_and_call.py runs/demo "Where is the station?"
 
-The server needs the extra: pip install "dragoman[serve]"
+The server needs the extra: pip install '.[serve]'
 """
 
 import argparse

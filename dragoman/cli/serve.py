@@ -11,7 +11,7 @@ from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.models import add_model_flags, check_search_flags
 from dragoman.config import WITHOUT_SAMPLING, Setting
 from dragoman.config.fields import SettingValue, quote_value
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, install_advice
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     check_search_flags(options)
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. Run `pip install 'dragoman[serve]'`.")
+        raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. {install_advice('serve')}")
     for text in options.model:  # before the slow imports
         if not os.path.exists(text):
             require_model(text.partition("=")[2] or text)

@@ -140,7 +140,7 @@ def fetch(
     """Fetch a parallel corpus of the Hugging Face hub, or verify the files of an earlier fetch.
 
     If `out` holds the same corpus, nothing is downloaded: only the checksums of its files are verified. It needs
-    ``pip install "dragoman[hub]"``.
+    the extra ``hub``.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from dragoman.bundle.parameters import tied_names
 from dragoman.bundle.weights import Arrays, require_float32
-from dragoman.errors import ModelError
+from dragoman.errors import ModelError, install_advice
 from dragoman.exchange.ctranslate2_check import Agreement, compare_with_ctranslate2
 from dragoman.exchange.ctranslate2_readme import readme_text
 from dragoman.exchange.sentencepiece_file import write_spm
@@ -87,9 +87,7 @@ def import_ctranslate2() -> ModuleType:
     try:
         import ctranslate2
     except ImportError:
-        raise ModelError(
-            "the package ctranslate2 is not installed. Install it: pip install 'dragoman[exchange]'."
-        ) from None
+        raise ModelError(f"the package ctranslate2 is not installed. {install_advice('exchange')}") from None
     found: ModuleType = ctranslate2
     return found
 

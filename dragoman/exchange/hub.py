@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.errors import DragomanError, ModelError
+from dragoman.errors import DragomanError, ModelError, install_advice
 
 # OWNER/NAME. A relative path such as runs/demo has this form too, so callers look for a folder first.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -98,4 +98,4 @@ def hub_errors(name: str, kind: type[DragomanError], advice: str, check: str = "
 
 def _missing_package_error(error: ImportError, kind: type[DragomanError]) -> DragomanError:
     package = str(error.name).partition(".")[0]
-    return kind(f"the package {package} is not installed. Install it with `pip install 'dragoman[hub]'`.")
+    return kind(f"the package {package} is not installed. {install_advice('hub')}")

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dragoman.errors import ConfigError, DragomanError, ResourceError
+from dragoman.errors import ConfigError, DragomanError, ResourceError, install_advice
 from dragoman.files import sha256_of, verify_folder
 from dragoman.inference.parts import OutputParts
 from dragoman.records import Translation
@@ -208,9 +208,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise ConfigError(
-            "`--cluster` needs the package ray, which is not installed. Install it: pip install 'dragoman[cluster]'."
-        ) from None
+        raise ConfigError(f"`--cluster` needs the package ray. {install_advice('cluster')}") from None
     return ray
 
 

@@ -65,7 +65,7 @@ def model(small_bundle: Any, tmp_path_factory: Any) -> Path:
 
 @pytest.mark.slow
 def test_a_killed_worker_and_a_finished_piece_change_nothing(model: Path, tmp_path: Path):
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'dragoman[cluster]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install '.[cluster]'")
     source, alone, together = (tmp_path / name for name in ("in.txt", "alone.txt", "together.txt"))
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     _run("translate", str(model), "--input", str(source), "--output", str(alone), "--inference.beam-size", "2").wait()
@@ -119,7 +119,7 @@ def _kill_one_worker() -> bool:
 
 
 def test_a_cluster_that_does_not_answer_is_one_line(model: Path, tmp_path: Path, capsys: Any):
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'dragoman[cluster]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install '.[cluster]'")
     (tmp_path / "in.txt").write_text("a\n")
     files = ["--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
     assert run_command(["translate", str(model), *files, "--cluster", "127.0.0.1:9"]) == 2

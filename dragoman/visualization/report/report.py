@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
+from dragoman.errors import install_advice
 from dragoman.evaluation.checklists import PhenomenonCount, Translate, check_phenomena
 from dragoman.files import write_file
 from dragoman.text.surrogates import replace_surrogates
@@ -81,6 +82,7 @@ def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
         tiles=_tiles(facts, test),
         charts=_charts(facts),
         has_matplotlib=has_matplotlib(),
+        install_advice=Markup(install_advice("train", ("<code>", "</code>"))),
         test=test,
         sentences=sentences,
         findings=findings,

@@ -23,7 +23,7 @@ def load(model: "PathName | Run", *models: "PathName | Run", device: str = "auto
     ----------
     model : str, Path or Run
         A model folder, a run, or ``owner/name`` of a Marian (OPUS-MT) model on the hub. A model of the hub is imported
-        once, into ``~/.cache/dragoman``. It needs ``pip install "dragoman[hub]"``.
+        once, into ``~/.cache/dragoman``. It needs the extra ``hub``.
     *models
         Further models with the same tokenizers. Together they are an ensemble.
     device : str

@@ -255,7 +255,7 @@ def test_without_a_network(hub: StandInHub, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_without_the_package(hub: StandInHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(DataError, match=r"the package datasets is not installed.*pip install 'dragoman\[hub\]'"):
+    with pytest.raises(DataError, match=r"the package datasets is not installed.*pip install '\.\[hub\]'"):
         fetch("opus_books", "en-de")
 
 
