@@ -7,7 +7,7 @@ FROM python:3.12-slim AS build
 WORKDIR /src
 # The machine code of the search is compiled here and linked by a C compiler.
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
-COPY setup.py pyproject.toml constraints.txt README.md LICENSE ./
+COPY setup.py pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY dragoman dragoman
 RUN python -m venv /opt/dragoman
 RUN /opt/dragoman/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt '.[serve]'

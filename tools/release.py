@@ -3,9 +3,11 @@
     python tools/release.py                     # every check; `make release`
     python tools/release.py --tag v0.2.0        # in the release workflow: the tag exists already and must be this one
     python tools/release.py --only packages     # build the packages and try both wheels
+    python tools/release.py --notes             # print the notes of this version, from CHANGELOG.md
 
-The version is in `dragoman/version.py` alone. A check that fails prints one line that says what to do, and exits with
-code 1. After a success, tag the commit and push the tag: `.github/workflows/release.yml` publishes it.
+The version and the address of the repository are in `dragoman/version.py`. A check that fails prints one line that says
+what to do, and exits with code 1. After a success, tag the commit and push the tag: `.github/workflows/release.yml`
+publishes it.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MODEL = Path("tests", "data", "models", "format_1")
 """The model that the wheel translates with; `source.txt` and `target.txt` beside it are the text and the output."""
+SDIST_FILES = ("LICENSE", "NOTICE", "README.md", "pyproject.toml", "setup.py")
 NUM_LIBRARIES = 8
 """float32 and int16 for two kinds of processors, int8 for four (`dragoman.kernels.processor`)."""
 
@@ -53,11 +56,35 @@ def check_version(root: Path) -> None:
         raise NotReady("pyproject.toml has a `version`, but dragoman/version.py is its only place. Remove it there.")
 
 
+def check_repository(root: Path) -> None:
+    """Raise NotReady if the address of the repository is not set, or CITATION.cff has another one."""
+    text = (root / "dragoman" / "version.py").read_text(encoding="utf-8")
+    found = re.search(r'^REPOSITORY = "(https://[^"]*[^"/])"$', text, re.MULTILINE)
+    if found is None:
+        raise NotReady(
+            "`REPOSITORY` in dragoman/version.py must be the address of the repository, such as "
+            "https://github.com/OWNER/dragoman, but is not. Set it."
+        )
+    line = f"repository-code: {found[1]}"
+    if line not in (root / "CITATION.cff").read_text(encoding="utf-8").splitlines():
+        raise NotReady(f"CITATION.cff has no line `{line}`. Write it.")
+
+
+def read_sections(root: Path) -> list[str]:
+    """Return the sections of CHANGELOG.md, newest first, each from its name on."""
+    return re.split(r"^## \[", (root / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+
+
+def read_notes(root: Path) -> str:
+    """Return what CHANGELOG.md says about this version, without the heading."""
+    version = read_version(root)
+    found = [section for section in read_sections(root) if section.startswith(f"{version}]")]
+    return found[0].partition("\n")[2].strip() if found else ""
+
+
 def check_changelog(root: Path) -> None:
     """Raise NotReady unless the newest section of CHANGELOG.md is this version, with a date and changes."""
-    version = read_version(root)
-    text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    sections = re.split(r"^## \[", text, flags=re.MULTILINE)[1:]
+    version, sections = read_version(root), read_sections(root)
     if sections and sections[0].startswith("Unreleased]"):
         if re.search(r"^\s*[-*] ", sections[0], re.MULTILINE):
             raise NotReady(f"CHANGELOG.md has changes below [Unreleased]. Move them to the section of {version}.")
@@ -75,6 +102,9 @@ def check_changelog(root: Path) -> None:
         raise NotReady(f"The date of {version} in CHANGELOG.md is {found[1]}, which is no day. Correct it.") from None
     if not re.search(r"^\s*[-*] ", newest, re.MULTILINE):
         raise NotReady(f"The section of {version} in CHANGELOG.md has no changes. List them.")
+    line = f'date-released: "{found[1]}"'
+    if line not in (root / "CITATION.cff").read_text(encoding="utf-8").splitlines():
+        raise NotReady(f"CITATION.cff has no line `{line}`, the date in CHANGELOG.md. Write it.")
 
 
 def check_tag(root: Path, tag: str = "") -> None:
@@ -116,7 +146,7 @@ def check_packages(root: Path) -> None:
     compiled = next(dist.glob(f"dragoman-{version}-py3-none-manylinux_*.whl"), None)
     if compiled is None:
         raise NotReady("The build has no wheel with machine code. Build it on Linux on x86-64 with a C compiler.")
-    tracked = set(_run(["git", "ls-files", "dragoman", "LICENSE", "README.md", "pyproject.toml"], root).split())
+    tracked = set(_run(["git", "ls-files", "dragoman", *SDIST_FILES], root).split())
     for wheel in (compiled, plain):
         check_contents(wheel, sdist, tracked)
         check_machine_code(wheel, NUM_LIBRARIES if wheel == compiled else 0)
@@ -177,6 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks and print a line for each; return 1 at the first that fails."""
     checks: dict[str, Callable[[Path], None]] = {
         "version": check_version,
+        "repository": check_repository,
         "changelog": check_changelog,
         "tag": check_tag,
         "tree": check_tree,
@@ -185,7 +216,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check that a release can be made.")
     parser.add_argument("--only", choices=list(checks), action="append", help="a check to run; repeat it for more")
     parser.add_argument("--tag", default="", help="the tag that is being released, if it exists already")
+    parser.add_argument("--notes", action="store_true", help="print the section of this version in CHANGELOG.md")
     given = parser.parse_args(arguments)
+    if given.notes:
+        print(read_notes(ROOT))
+        return 0
     checks["tag"] = lambda root: check_tag(root, given.tag)
     try:
         for name in given.only or checks:

@@ -1,8 +1,13 @@
 """The checks before a release, each on a project of a few files."""
 
+import re
+import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
+from email.message import Message
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -12,14 +17,15 @@ from tools import release
 from tools.release import NotReady
 
 ROOT = Path(__file__).parents[2]
+ADDRESS = "https://github.com/OWNER/dragoman"
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A git repository that is ready to be released as 1.2.3."""
     files = {
-        "dragoman/version.py": '__version__ = "1.2.3"\n',
-        "CITATION.cff": "title: Dragoman\nversion: 1.2.3\n",
+        "dragoman/version.py": f'__version__ = "1.2.3"\n\nREPOSITORY = "{ADDRESS}"\n',
+        "CITATION.cff": f'version: 1.2.3\ndate-released: "2026-11-24"\nrepository-code: {ADDRESS}\n',
         "pyproject.toml": '[project]\ndynamic = ["version"]\n',
         "CHANGELOG.md": "## [Unreleased]\n\n## [1.2.3] - 2026-11-24\n\n- A change.\n\n## [1.2.2] - 2026-01-01\n",
     }
@@ -43,8 +49,10 @@ def replace_in(path: Path, old: str, new: str) -> None:
 
 
 def test_a_project_that_is_ready_passes(project: Path) -> None:
-    for check in (release.check_version, release.check_changelog, release.check_tag, release.check_tree):
+    for check in (release.check_version, release.check_repository, release.check_changelog, release.check_tag):
         check(project)
+    release.check_tree(project)
+    assert release.read_notes(project) == "- A change."
     release.check_tag(project, "v1.2.3")
 
 
@@ -61,6 +69,86 @@ def test_a_version_in_two_places_or_none_is_refused(project: Path, file: str, ol
     replace_in(project / file, old, new)
     with pytest.raises(NotReady, match=message):
         release.check_version(project)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("dragoman/version.py", ADDRESS, "", "must be the address of the repository, such as .* Set it"),
+        ("dragoman/version.py", "https://", "", "must be the address of the repository, such as .* Set it"),
+        ("CITATION.cff", "OWNER", "OTHER", f"has no line `repository-code: {ADDRESS}`"),
+    ],
+)
+def test_a_release_without_the_address_of_the_repository_is_refused(
+    project: Path, file: str, old: str, new: str, message: str
+) -> None:
+    replace_in(project / file, old, new)
+    with pytest.raises(NotReady, match=message):
+        release.check_repository(project)
+
+
+def test_the_command_says_in_one_line_that_the_address_is_not_set(project: Path) -> None:
+    replace_in(project / "dragoman/version.py", ADDRESS, "")
+    (project / "tools").mkdir()
+    script = shutil.copy(ROOT / "tools" / "release.py", project / "tools")
+    done = subprocess.run([sys.executable, script, "--only", "repository"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("repository: `REPOSITORY` in dragoman/version.py must be the address")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_date_of_the_citation_is_that_of_the_changelog(project: Path) -> None:
+    replace_in(project / "CITATION.cff", "2026-11-24", "2026-11-23")
+    with pytest.raises(NotReady, match=r'CITATION\.cff has no line `date-released: "2026-11-24"`'):
+        release.check_changelog(project)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Message]:
+    """The metadata that the project is built with: without an address, and with one."""
+    return {address: metadata(tmp_path_factory.mktemp("built"), address) for address in ("", ADDRESS)}
+
+
+def metadata(folder: Path, address: str) -> Message:
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
+    for name in ("dragoman", "out"):
+        (folder / name).mkdir()
+    for name in ("__init__.py", "version.py"):
+        shutil.copy(ROOT / "dragoman" / name, folder / "dragoman")
+    version = folder / "dragoman" / "version.py"
+    version.write_text(re.sub('^REPOSITORY = ".*"$', f'REPOSITORY = "{address}"', version.read_text(), flags=re.M))
+    program = "from setuptools.build_meta import prepare_metadata_for_build_wheel as p; p('out')"
+    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, capture_output=True)
+    return Parser().parsestr(next((folder / "out").glob("*/METADATA")).read_text(encoding="utf-8"))
+
+
+def test_links_and_authors_of_the_package_come_from_the_address(built: dict[str, Message]) -> None:
+    fields = ("Author", "Project-URL", "Home-page")
+    assert [built[""].get_all(field) for field in fields] == [None] * 3
+    urls = dict(line.split(", ") for line in built[ADDRESS].get_all("Project-URL") or [])
+    assert {urls.get("Source"), urls.get("Issues")} == {ADDRESS, f"{ADDRESS}/issues"}
+    assert built[ADDRESS]["Author"] == "The Dragoman maintainers"
+    for metadata in built.values():
+        assert metadata["License-Expression"] == "Apache-2.0 AND CC-BY-2.0"
+        assert metadata.get_all("License-File") == ["LICENSE", "NOTICE"]
+        assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_links_and_pictures_of_the_readme_are_absolute_in_the_package(built: dict[str, Message]) -> None:
+    """Relative links lead nowhere on the page of a package. Each becomes a link to the same file in this version."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    relative = [link for link in re.findall(r"\]\(([^()\s]+)\)", readme) if "://" not in link]
+    assert len(relative) > 20
+    assert str(built[""].get_payload()).strip() == readme.strip()
+    published, version = str(built[ADDRESS].get_payload()), release.read_version(ROOT)
+    found = re.findall(r"\]\(([^()\s]+)\)", published)
+    assert [link for link in found if "://" not in link and not link.startswith("#")] == []
+    for link in relative:
+        view = "raw" if link.startswith("docs/images/") else "blob"
+        assert f"{ADDRESS}/{view}/v{version}/{link}" in found
+        assert (ROOT / link.partition("#")[0]).exists()
 
 
 @pytest.mark.parametrize(
