@@ -21,10 +21,10 @@ STAMP := .venv/installed
 
 venv: $(STAMP)
 
-# torch comes first: the index of pip decides between its CPU and CUDA builds, and constraints.txt its version.
+# torch comes first and alone: its index decides between the builds for CPUs and CUDA, and constraints.txt its version.
 $(STAMP): pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt torch $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 

@@ -1,9 +1,11 @@
 """Installs the peers: beside Dragoman (the `bench` extra), or each in a separate virtual environment.
 
 The toolkits require different versions of torch. Each environment therefore gets the torch under test first, then the
-toolkit without its dependencies, and then the packages that its training and translation import.
+toolkit without its dependencies, and then the packages that its training and translation import. TORCH_INDEX names an
+index of torch's builds for CPUs, as for `make`.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -79,8 +81,10 @@ def _install_one(environments: Path, name: str, log: Path) -> None:
     environments.mkdir(parents=True, exist_ok=True)
     pip = [str(programs_of(environments, name) / "python"), "-m", "pip", "install", "--quiet"]
     torch = f"torch=={version('torch').partition('+')[0]}"
+    index = [f"--index-url={os.environ['TORCH_INDEX']}"] if os.environ.get("TORCH_INDEX") else []
     commands = [
         [sys.executable, "-m", "venv", str(environments / name)],
+        [*pip, "--no-deps", *index, torch],
         [*pip, torch, "numpy"],
         [*pip, "--no-deps", *recipe.alone],
         [*pip, *recipe.needed],

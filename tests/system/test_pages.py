@@ -36,7 +36,7 @@ LINKED = [*PAGES, *ROOT.glob("*.md"), ROOT / "examples" / "README.md"]
 OTHER_PROGRAMS = {
     "--fresh", "--report", "--folder", "--threads", "--others", "--wait", "--attempts", "--list", "--seconds",
     "--parts", "--sizes", "--peers", "--size", "--write",
-    "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--max-restarts", "--extra-index-url",
+    "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--max-restarts",
     "--no-deps", "--require-hashes",
     "--publish", "--volume", "--tag", "--index-url", "--model", "--help-all",
 }  # fmt: skip

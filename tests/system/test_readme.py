@@ -56,6 +56,24 @@ def page_commands(page: str) -> list[str]:
     return [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?(echo .*\| )?dragoman ", line)]
 
 
+CPU_TORCH = "pip install --no-deps -c constraints.txt torch --index-url https://download.pytorch.org/whl/cpu"
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/how-to/install.md", "docs/tutorials/quickstart.md", "docs/tutorials/first-translator.md"],
+)
+def test_the_cpu_build_of_torch_is_installed_first_and_from_its_own_index(page: str) -> None:
+    """With one command and two indexes, pip may take the CUDA build of 5.8 GB."""
+    lines = [line.removeprefix("$ ") for block in blocks_of(page, "[a-z]*") for line in block.split("\n")]
+    commands = [line.split("#")[0].strip() for line in lines if line.startswith(("pip ", "$ pip "))]
+    at = [number for number, command in enumerate(commands) if "download.pytorch.org" in command]
+    assert [commands[number] for number in at] == [CPU_TORCH]
+    assert re.fullmatch(r"pip install -c constraints\.txt '\.\[train[,\w]*\]'", commands[at[0] + 1])
+    unlocked = [command for command in commands if " -c constraints.txt" not in command]
+    assert all("--require-hashes" in command or command == "pip install --no-deps ." for command in unlocked)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     """A working directory with the files that the pages name, and a cache of the hub."""
