@@ -92,6 +92,15 @@ def test_the_site_that_is_built_is_deployed() -> None:
     assert jobs["deploy"]["steps"][-1]["uses"].startswith("actions/deploy-pages@")
 
 
+def test_every_version_of_the_changelog_begins_with_at_most_ten_highlights() -> None:
+    sections = re.split(r"^## \[", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert [section.partition("]")[0] for section in sections][:2] == ["Unreleased", dragoman.__version__]
+    for section in sections:
+        first, *_ = re.split(r"^### ", section, flags=re.MULTILINE)[1:]
+        assert first.startswith("Highlights\n"), section[:20]
+        assert 1 <= len(re.findall("^- ", first, re.MULTILINE)) <= 10
+
+
 def test_the_citation_is_complete_and_agrees_with_the_package() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
