@@ -50,7 +50,8 @@ def main() -> None:
         rmtree(MODEL, ignore_errors=True)
         export_model(given.run, "int8", MODEL, embeddings="int8")
         config = read_settings(MODEL)
-        names = {name: Path(getattr(config.data, name)).name for name in PATHS}  # without the folders of this machine
+        # Without the folders of this machine.
+        names: dict[str, Any] = {name: Path(getattr(config.data, name)).name for name in PATHS}
         config = replace(config, data=replace(config.data, **names))
         replace_card(MODEL, replace(read_card(MODEL), credit=CREDIT, test_pairs=len(test)), config)
     translator = Translator.load(MODEL)
