@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dragoman.evaluation.flags import count_numbers
 from dragoman.evaluation.metrics import sentence_chrf
+from dragoman.evaluation.quantities import count_numbers
 from dragoman.languages import main_language
 
 _Texts = Sequence[str]

@@ -10,10 +10,13 @@ have too is not a fault of the model. Thresholds are the same for all languages,
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from dragoman.evaluation.quantities import quantities_differ
+from dragoman.languages import main_language
 from dragoman.records import Translation
+from dragoman.text.documents.protected_spans import ProtectedSpan, find_protected_spans
 
 FLAGS = {
     "loop": "words or letters repeat several times in a row, but not in the source",
@@ -21,7 +24,7 @@ FLAGS = {
     "cut": "the output reached the limit on its length",
     "short": "the output is much shorter than the source, or empty",
     "long": "the output is much longer than the source",
-    "number": "a number is missing or replaced by another one",
+    "number": "a number, unit or currency is missing or replaced by another one",
     "url": "a web or mail address differs from the source",
     "tag": "a tag, placeholder or character entity differs from the source",
     "lost": "a protected span or the target of a term occurs less or more often than it should",
@@ -42,13 +45,13 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}{_MARKS}]+")
 # Shorter texts may be names or titles, which are the same in both languages.
 _COPIED_WORDS = 3
 _COPIED_SHARE = 0.75
-_THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)")
-_DIGITS = re.compile(r"\d+")
-# Numbers up to twelve are often written as words, in one language and not in the other.
-_MOSTLY_WRITTEN_OUT = 12
-_HOURS = 12
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{[\w.]*\}|%(?:\d+\$)?[sd]\b|&(?:#\d+|[A-Za-z]+);")
-_ADDRESS_EDGES = ".,;:!?()[]{}<>\"'“”„’»«。，"
+# Not a tag but a placeholder that people translate: <path>, <project path>. Names of tags are short or have digits.
+_WORD_IN_BRACKETS = re.compile(r"<[^\W\d_]{3,}[^<>=/]*>")
+_QUOTED_CODE = re.compile("`[^`]*`")
+_CODE = re.compile(r"^--?[A-Za-z]|\w[/\\=_.:#@]\w")
+_ICU_HEAD = re.compile(r"\{\s*([\w.-]+)\s*,\s*(\w+)")
+# Where an address may name a language: https://en.example.org/en-us/?lang=en
+_ADDRESS_LANGUAGE = r"(?<=//){0}(?=\.)|(?<=[\w/]/){0}(?:[-_]\w\w)?(?=[/?#]|$)|(?<=[?&])(lang|hl|locale|language)={0}\b"
 # Ratios of the lengths of output and source. The slack, in letters, excuses short texts.
 _SHORT, _LONG, _SLACK = 0.5, 2.0, 12
 # Below a geometric mean of the token probabilities of 0.4.
@@ -57,7 +60,9 @@ _SYLLABLE = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
-def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]) -> tuple[str, ...]:
+def flags_of(
+    translation: Translation, has_new_characters: Callable[[str], bool], languages: tuple[str, str] = ("", "")
+) -> tuple[str, ...]:
     """The flags of a translation, in the order of `FLAGS`. A blank source has none.
 
     Parameters
@@ -66,6 +71,8 @@ def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]
         The translation. "unsure" needs the log-probabilities of its best candidate, and is never set without them.
     has_new_characters
         Returns whether a source has characters without a token.
+    languages
+        The codes of source and target language, "" if unknown.
     """
     if not translation.src.strip():
         return ()
@@ -75,26 +82,36 @@ def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]
         "characters": has_new_characters(translation.src),
         "unsure": translation.candidates and _is_unsure(translation.candidates[0].token_log_probs),
     }
-    found = text_flags(translation.src, translation.text)
+    found = text_flags(translation.src, translation.text, languages)
     return tuple(flag for flag in FLAGS if flag in found or checks.get(flag))
 
 
-def text_flags(src: str, tgt: str) -> tuple[str, ...]:
-    """The flags that depend only on the texts of source and translation.
+def text_flags(src: str, tgt: str, languages: tuple[str, str] = ("", "")) -> tuple[str, ...]:
+    """The flags that depend only on the texts of source and translation, and on their languages, "" if unknown.
 
     A loop counts only if the source has none: a song may repeat itself.
     """
     src_words, tgt_words = (_WORD.findall(text.casefold()) for text in (src, tgt))
+    (src_text, src_spans), (tgt_text, tgt_spans) = (_remove_spans(text) for text in (src, tgt))
     checks = {
         "loop": _loops(tgt_words, tgt) and not _loops(src_words, src),
-        "copied": _is_copied(src_words, tgt_words),
+        "copied": _is_copied(_translatable_words(src_text), _WORD.findall(tgt_text.casefold())),
         "short": _length(tgt) < _SHORT * (_length(src) - _SLACK) or not tgt.strip(),
         "long": _length(tgt) > _LONG * _length(src) + _SLACK,
-        "number": _numbers_differ(src, tgt),
-        "url": _addresses(src) != _addresses(tgt),
-        "tag": Counter(_TAG.findall(src)) != Counter(_TAG.findall(tgt)),
+        "number": quantities_differ(src_text, tgt_text, languages),
+        "url": _addresses_differ(src_spans, tgt_spans, languages),
+        "tag": _tags(src_spans) != _tags(tgt_spans),
     }
     return tuple(flag for flag, is_so in checks.items() if is_so)
+
+
+def _remove_spans(text: str) -> tuple[str, list[ProtectedSpan]]:
+    """The text with a space instead of its addresses, tags and placeholders, and these. Numbers stay in the text."""
+    spans = [span for span in find_protected_spans(text) if span.kind != "measure"]
+    if not spans:
+        return text, spans
+    starts, stops = [span.start for span in spans], [span.stop for span in spans]
+    return " ".join(text[start:stop] for start, stop in zip([0, *stops], [*starts, None], strict=True)), spans
 
 
 def _loops(words: Sequence[str], text: str) -> bool:
@@ -109,11 +126,20 @@ def _loops(words: Sequence[str], text: str) -> bool:
     return bool(_LETTERS_AGAIN.search(text))
 
 
+def _translatable_words(text: str) -> list[str]:
+    """The words that a translation should not copy, casefolded: no code, and no names, which have a capital."""
+    words = _WORD.findall(" ".join(word for word in _QUOTED_CODE.sub(" ", text).split() if not _CODE.search(word)))
+    return [
+        word.casefold() for word in words if len(word) > 1 and word.isalpha() and (word.islower() or text.isupper())
+    ]
+
+
 def _is_copied(src: Sequence[str], tgt: Sequence[str]) -> bool:
-    """Whether at least 75 % of the word bigrams are those of the source. Single words may be the same."""
-    if min(len(src), len(tgt)) < _COPIED_WORDS:
+    """Whether the translation has at least 75 % of the source's word bigrams. Single words may be the same."""
+    if len(src) < _COPIED_WORDS:
         return False
-    there, copied = Counter(pairwise(src)), Counter(pairwise(tgt))
+    known = set(src)
+    there, copied = Counter(pairwise(src)), Counter(pairwise(word for word in tgt if word in known))
     return (there & copied).total() >= _COPIED_SHARE * max(there.total(), copied.total())
 
 
@@ -123,40 +149,34 @@ def _length(text: str) -> int:
     return len(text) + (0 if text.isascii() else len(_SYLLABLE.findall(text)) + 2 * len(_IDEOGRAPH.findall(text)))
 
 
-def _numbers_differ(src: str, tgt: str) -> bool:
-    """Whether the numbers differ. Small numbers may be spelled out, so a missing one needs a wrong one to count."""
-    there, found = count_numbers(src), count_numbers(tgt)
-    missing, added = there - found, found - there
-    for one, other in ((missing, added), (added, missing)):
-        for hour in range(1, _HOURS):  # 8 pm is 20 Uhr
-            both = min(one[hour], other[hour + _HOURS])
-            one[hour] -= both
-            other[hour + _HOURS] -= both
-    missing, added = +missing, +added
-    large = any(number > _MOSTLY_WRITTEN_OUT for number in (*missing, *added))
-    return large or bool(missing and added)
+def _addresses_differ(src: Sequence[ProtectedSpan], tgt: Sequence[ProtectedSpan], languages: tuple[str, str]) -> bool:
+    """Whether web or mail addresses differ in more than the language that they name, as in /en/ and /de/."""
+    there, found = (Counter(span.text for span in spans if span.kind in ("url", "email")) for spans in (src, tgt))
+    missing, added = (there - found).elements(), (found - there).elements()
+    return sorted(_without_language(missing, languages[0])) != sorted(_without_language(added, languages[1]))
 
 
-def count_numbers(text: str) -> Counter[int]:
-    """Count the numbers in a text. 1,000 and 1.000 and 1 000 are the same number."""
-    if not any(map(str.isdecimal, text)):
-        return Counter()
-    joined = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), text)
-    return Counter(_number(digits) for digits in _DIGITS.findall(joined))
+def _without_language(addresses: Iterable[str], language: str) -> Iterator[str]:
+    pattern = _ADDRESS_LANGUAGE.format(re.escape(main_language(language))) if language else "(?!)"
+    return (re.sub(pattern, "*", address, flags=re.IGNORECASE) for address in addresses)
 
 
-def _number(digits: str) -> int:
-    """The value of digits in any script. Only the last 1,000 digits count, because `int` is not linear in time."""
-    return int(digits[-1000:])
+def _tags(spans: Sequence[ProtectedSpan]) -> tuple[Counter[str], list[str]]:
+    """Tags, placeholders and entities, and the printf placeholders whose order matters.
 
-
-def _addresses(text: str) -> Counter[str]:
-    """Web and mail addresses, without the punctuation around them."""
-    if "." not in text:
-        return Counter()
-    words = (word.strip(_ADDRESS_EDGES) for word in text.split())
-    with_dots = [word for word in words if "." in word]
-    return Counter(word for word in with_dots if "://" in word or word.startswith("www.") or "@" in word[1:-1])
+    A word in angle brackets, such as <path>, is a tag only if the text closes it too. The text inside an ICU message
+    may be translated, so only its name and type count.
+    """
+    closed = {span.text[2:-1] for span in spans if span.text.startswith("</")}
+    tags: list[str] = []
+    for kind, text in ((span.kind, span.text) for span in spans):
+        if kind == "icu":
+            tags.append(" ".join(_ICU_HEAD.match(text).groups()))  # type: ignore[union-attr]  # always matches
+        elif kind in ("entity", "placeholder", "printf") or (
+            kind == "tag" and (not _WORD_IN_BRACKETS.fullmatch(text) or text[1:-1] in closed)
+        ):
+            tags.append(text)
+    return Counter(tags), [span.text for span in spans if span.kind == "printf" and "$" not in span.text]
 
 
 def _is_unsure(token_log_probs: Sequence[float]) -> bool:

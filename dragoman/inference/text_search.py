@@ -38,13 +38,15 @@ class TranslationOptions:
 class TextSearch:
     """A search with its tokenizers. Texts with more than `max_src_tokens` tokens are split.
 
-    `aligner` reads the model's attention. Without it, terms and markers cannot be placed.
+    `aligner` reads the model's attention. Without it, terms and markers cannot be placed. `languages` are the codes of
+    source and target, "" if unknown.
     """
 
     search: Search
     tokenizers: TokenizerPair
     max_src_tokens: int
     aligner: "Aligner | None" = None
+    languages: tuple[str, str] = ("", "")
 
     def search_texts(self, texts: Sequence[InputText], options: TranslationOptions) -> list[SearchedText]:
         """Search texts. Each result has the hypotheses of its segments."""

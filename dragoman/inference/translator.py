@@ -76,7 +76,9 @@ class Translator:
         aligner: Aligner | None = None,
         trained_models: Sequence[TrainedModel] = (),
     ) -> None:
-        self._search = TextSearch(search, tokenizers, max_src_tokens, aligner)
+        card = trained_models[0].card if trained_models else Card()
+        languages = card.src_lang, card.tgt_lang
+        self._search = TextSearch(search, tokenizers, max_src_tokens, aligner, languages)
         self.settings, self.trained_models = settings, tuple(trained_models)
 
     @overload

@@ -166,10 +166,10 @@ def references() -> Iterator[tuple[str, list[Pair]]]:
         return
     data = Path(os.environ["DRAGOMAN_DATA"])
     for part, languages in (("val", "en-de"), ("train", "en-de"), ("val", "de-en"), ("val", "en-fr")):
-        sides = (_lines(data / "multi30k" / f"{part}.{language}.gz") for language in languages.split("-"))
+        sides = (read_lines(data / "multi30k" / f"{part}.{language}.gz") for language in languages.split("-"))
         pairs = list(zip(*sides, strict=True))
         yield f"Multi30k {part} {languages}", random.Random(1).sample(pairs, min(len(pairs), 5000))
-    rows = [line.split("\t") for line in _lines(data / "tatoeba_en_de" / "deu.txt.gz")]
+    rows = [line.split("\t") for line in read_lines(data / "tatoeba_en_de" / "deu.txt.gz")]
     yield "Tatoeba en-de", [(row[0], row[1]) for row in random.Random(1).sample(rows, 10_000)]
     sides = (
         (data / "small_enja" / f"test.{language}").read_text(encoding="utf-8").split("\n")[:-1]
@@ -178,5 +178,6 @@ def references() -> Iterator[tuple[str, list[Pair]]]:
     yield "small en-ja", list(zip(*sides, strict=True))
 
 
-def _lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
+    """The lines of a compressed file."""
     return gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]

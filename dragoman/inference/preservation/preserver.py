@@ -70,7 +70,7 @@ def _translate_marked(
     for text, searched, own in zip(texts, found, lost, strict=True):
         translation = replace(searched.translation(tokenizer), lost=own)
         if options.details.flags:  # before tags and escapes are inserted, which the model does not see
-            translation = _add_flags(translation, search.tokenizers)
+            translation = _add_flags(search, translation)
         if text.marked.markers:
             translation = _set_text(translation, insert_markers(text.marked, translation.text, next(parts), escape))
         elif escape is not str:
@@ -94,7 +94,7 @@ def _restore_spans(
     masked = [replace(texts[place], marked=remove_protected_spans(texts[place].marked, escape)) for place in again]
     restored = dict(zip(again, _translate_marked(search, masked, options), strict=True))
     return [
-        _report_lost(text, restored.get(place, answer), place in restored, options, search.tokenizers)
+        _report_lost(search, text, restored.get(place, answer), place in restored, options)
         if place in losing
         else answer
         for place, (text, answer) in enumerate(zip(texts, answers, strict=True))
@@ -102,7 +102,7 @@ def _restore_spans(
 
 
 def _report_lost(
-    text: InputText, answer: AnsweredText, is_restored: bool, options: TranslationOptions, tokenizers: TokenizerPair
+    search: TextSearch, text: InputText, answer: AnsweredText, is_restored: bool, options: TranslationOptions
 ) -> AnsweredText:
     """Add the protected spans that are still missing to the answer's `lost`."""
     escape, translation = options.preserve.escape, replace(answer.translation, src=text.marked.text)
@@ -110,12 +110,13 @@ def _report_lost(
     translation = replace(translation, lost=(*translation.lost, *missing))
     if options.details.flags:
         is_text = not text.marked.markers and escape is str
-        translation = _add_flags(translation, tokenizers) if is_text else _flag_lost(translation)
+        translation = _add_flags(search, translation) if is_text else _flag_lost(translation)
     return replace(answer, translation=translation, is_plain=answer.is_plain and not is_restored)
 
 
-def _add_flags(translation: Translation, tokenizers: TokenizerPair) -> Translation:
-    return replace(translation, flags=flags_of(translation, tokenizers.src.has_new_characters))
+def _add_flags(search: TextSearch, translation: Translation) -> Translation:
+    flags = flags_of(translation, search.tokenizers.src.has_new_characters, search.languages)
+    return replace(translation, flags=flags)
 
 
 def _weights(search: TextSearch, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[_Matrix]:

@@ -387,6 +387,23 @@ def test_protected_spans_and_terms_are_kept(
     assert "{a}" not in capfd.readouterr().out
 
 
+def test_icu_messages_are_kept_whole(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    messages = [
+        "{count, plural, one {# file} other {# files}}",
+        "{0}",
+        "{price, number, currency}",
+        "{who, select, female {her {n, plural, one {car} other {# cars}}} other {the '{' brace}}",
+    ]
+    type_in("\n".join(f"one {message} two" for message in messages).encode())
+    assert run_command(["translate", str(model_folder), "--format", "jsonl"]) == 0
+    answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [answer["translation"].count(message) for answer, message in zip(answers, messages, strict=True)] == [1] * 4
+    assert [answer["lost"] for answer in answers] == [[]] * 4
+    type_in(f"one {messages[0]} two\n".encode())
+    assert run_command(["translate", str(model_folder), "--no-protect", "--flags"]) == 0
+    assert "tag" in capfd.readouterr().out.rpartition("\t")[2]
+
+
 @pytest.mark.parametrize(
     ("kind", "content", "kept"),
     [

@@ -15,6 +15,7 @@ PIECES = [
     "12.50 €",
     "info@ex-am.co.uk",
     "{{ a b }}",
+    "{n,plural,one{#}other{##}}",
 ]
 WORDS = ["Two", "dogs", "run", "(fast)", "home,", "über"]
 
@@ -28,6 +29,14 @@ WORDS = ["Two", "dogs", "run", "(fast)", "home,", "über"]
         ("3.5 km at 20 °C for $5.00. €3 and 50%, 5 men, 100%ig", ["3.5 km", "20 °C", "$5.00", "€3", "50%"]),
         ("www.foo.org/bar, mailto:a@b.de", ["www.foo.org/bar", "mailto:a@b.de"]),
         ("no pieces: a.b, 1990, {, %, @home, <3", []),
+        (
+            "{n, plural, =0 {none} other {# of {max}}} {a, b} {n, plural, {",
+            ["{n, plural, =0 {none} other {# of {max}}}"],
+        ),
+        (
+            "{ name } {who, select, a {it''s '{' {x, date, short}} other {}}",
+            ["{ name }", "{who, select, a {it''s '{' {x, date, short}} other {}}"],
+        ),
     ],
 )
 def test_what_is_a_protected_span(text, spans):
@@ -39,6 +48,11 @@ def test_spans_are_missed_when_lost_doubled_or_changed():
     spans = find_protected_spans("{a} and {b} run 3.5 km")
     assert lost_spans(spans, "{b} und {a} laufen 3,5 km") == []
     assert lost_spans(spans, "{b} und {b} laufen 3,6 km") == ["{a}", "{b}", "3.5 km"]
+
+
+@pytest.mark.parametrize("part", ["{n, plural, ", "{a,select,'{", "{n,plural,{{", "{n, plural, one { x ", "{ a", "'{"])
+def test_unclosed_messages_take_linear_time(part):
+    assert find_protected_spans(part * 50_000) == []  # quadratic time would exceed the test's time limit
 
 
 def identical(text):
