@@ -35,7 +35,8 @@ def _read_tables() -> None:
 
 
 _read_tables()
-_CURRENCIES = {"$", "€", "£", "¥"}
+_SYMBOLS = {"$", "€", "£", "¥", "%"}
+"""Units that a translation must not omit."""
 _ROUNDED = 0.2
 """The relative error of a number that was converted to another unit and rounded."""
 _MOSTLY_WRITTEN_OUT = 12
@@ -53,7 +54,7 @@ _TOKEN = re.compile(
 )
 _THOUSANDS = re.compile(r"(\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+)(?:[.,](\d{1,2}))?")
 _DAYPART = re.compile("nachmittag|abend|nacht|mittag")
-_BELOW_ZERO = re.compile(r"\b(?:minus|below|under|negative|unter)\b")
+_BELOW_ZERO = re.compile(r"\b(?:(?:below|under) (?:zero|freezing)|unter (?:null|dem gefrierpunkt)|grad minus)\b")
 _GERMAN_ORDINAL = re.compile("(.+?)s?t(?:e[nrsm]?|ens)")
 _IRREGULAR_STEMS = {"er": "ein", "drit": "drei", "ach": "acht", "sieb": "sieben"}
 
@@ -68,9 +69,12 @@ def _read_word(word: str, language: str) -> tuple[str, tuple[float, ...]]:
     stem = ordinal[1] if (ordinal := _GERMAN_ORDINAL.fullmatch(word)) else ""
     if (value := _german_number(_IRREGULAR_STEMS.get(stem, stem))) is not None:
         return "ordinal", (value,)
+    if (value := _german_number(word.removesuffix("einhalb"))) is not None:
+        return "ordinal", (value + 0.5, value)
     for stop in range(min(len(word) - 1, _LONGEST_WORD), 2, -1):  # zweimal, dreijährig, siebziger
         if (value := _german_number(_IRREGULAR_STEMS.get(word[:stop], word[:stop]))) is not None:
-            return "possible", (value, value % 100) if word[stop:].startswith("er") else (value,)
+            kind = "ordinal" if word[stop:] in ("mal", "er", "ern") else "possible"
+            return kind, (value, value % 100)
     return "", ()
 
 
@@ -94,7 +98,9 @@ class Quantities:
     Attributes
     ----------
     certain, possible, ordinals
-        How often each number certainly occurs, the numbers that may occur, and those that are ordinals.
+        How often each number certainly occurs, the numbers that may occur, and those that are ordinals, without signs.
+    negatives, is_below_zero
+        The numbers with a minus sign, and whether the text has words such as "below zero".
     known_hours
         Hours that cannot be 12 hours later: with am or pm, or German without a word such as "abends".
     units, versions, parts
@@ -105,13 +111,15 @@ class Quantities:
     # The number that the next token may continue, and the word before.
     _value: float | None = None
     _total: float = 0
-    _sign, _is_word, _kind, _previous = 1, False, "", ""
+    _is_word, _kind, _previous = False, "", ""
 
     def __init__(self, text: str, language: str = "*") -> None:
         self.text, self.language = text.casefold(), language
         self.certain: Counter[float] = Counter()
         self.possible: set[float] = set()
         self.ordinals: set[float] = set()
+        self.negatives: set[float] = set()
+        self.is_below_zero = bool(_BELOW_ZERO.search(self.text))
         self.known_hours: set[float] = set()
         self.units: set[str] = set()
         self.versions: list[str] = []
@@ -121,7 +129,7 @@ class Quantities:
         for token in _TOKEN.finditer(self.text):
             if word := token["word"]:
                 kind, values = _read_word(word, self.language) if self.language != "*" else ("", ())
-                if kind or self._value is not None or word in _CURRENCIES:
+                if kind or self._value is not None or word in _SYMBOLS:
                     self._add_word(word, kind, values)
             else:
                 self._end()
@@ -132,18 +140,19 @@ class Quantities:
             self._previous = token["word"] or ""
         self._end()
 
-    def _start(self, value: float, kind: str, is_word: bool, is_negative: bool = False) -> None:
+    def _start(self, value: float, kind: str, is_word: bool) -> None:
         self._end()
         if self._previous == "halb":  # halb vier is half past three
             value = value - 1 or 12
         self._value, self._kind, self._is_word = value, kind, is_word
-        self._sign = -1 if is_negative or self._previous == "minus" else 1
+        if self._previous == "minus":
+            self.negatives.add(value)
 
     def _end(self) -> None:
         """Record the number that was read."""
         if self._value is None:
             return
-        value = (self._total + self._value) * self._sign
+        value = self._total + self._value
         if self._kind == "certain" and not (self._is_word and value == 1):
             self.certain[value] += 1
         else:
@@ -168,7 +177,9 @@ class Quantities:
             self.parts[value] = [*map(int, parts)]
         if is_decade := token["decade"] and value % 10 == 0 and self.language != "*":  # the 1990s, and 90er
             value %= 100
-        self._start(value, "possible" if is_decade and not value else "certain", False, bool(token["sign"]))
+        self._start(value, "possible" if is_decade and not value else "certain", False)
+        if token["sign"]:
+            self.negatives.add(value)
 
     def _add_time(self, hour: int, minute: int, half: str | None) -> None:
         hour = hour % 12 + 12 * (half == "p") if half else hour % 24
@@ -188,9 +199,12 @@ class Quantities:
             self._value, self._kind = before + values[0], "certain"
         elif kind in ("certain", "ordinal", "scale"):  # a dozen may be several
             self._start(values[0], {"scale": "possible" if word in _FEW else "certain"}.get(kind, kind), True)
+            self.possible.update(values[1:])
         elif word not in ("and", "und") or not (self._is_word and self._total + (before or 0) >= 100):
-            if word in _WORDS["*"] and (before is not None or word in _CURRENCIES):
-                self.units.add(_WORDS["*"][word][0])
+            if word in _WORDS["*"] and (before is not None or word in _SYMBOLS):
+                self.units.add(unit := _WORDS["*"][word][0])
+                if unit == "°":  # Celsius or Fahrenheit may follow
+                    return
             self._end()
             self.possible.update(values)
             if 1 in values and self._previous == "halb":  # halb eins is half past twelve
@@ -225,8 +239,9 @@ def quantities_differ(src_text: str, tgt_text: str, languages: tuple[str, str]) 
     return bool(
         numbers
         or (lost and new)
-        or (lost | new) & _CURRENCIES
+        or (lost | new) & _SYMBOLS
         or (_other_ordinals(src, tgt) and _other_ordinals(tgt, src))
+        or (src.language != "*" and (_loses_sign(src, tgt) or _loses_sign(tgt, src)))
         or (len(src.versions) == len(tgt.versions) and sorted(src.versions) != sorted(tgt.versions))
     )
 
@@ -243,6 +258,11 @@ def _other_ordinals(one: Quantities, other: Quantities) -> set[float]:
     return one.ordinals - other.possible - other.certain.keys()
 
 
+def _loses_sign(one: Quantities, other: Quantities) -> bool:
+    lost = one.negatives - other.negatives or (one.is_below_zero and not other.negatives)
+    return bool(lost) and not other.is_below_zero
+
+
 def _other_units(one: Quantities, other: Quantities) -> set[str]:
     """Units of one text that the other text does not name, not even inside a word."""
     return {
@@ -253,7 +273,7 @@ def _other_units(one: Quantities, other: Quantities) -> set[str]:
 
 
 def _excuse(one_left: Counter[float], other_left: Counter[float], one: Quantities, other: Quantities) -> None:
-    """Remove numbers that are written in another way: 8 and 20 o'clock, 5 degrees below zero, 3.12. and December 3."""
+    """Remove numbers that are written in another way: 8 and 20 o'clock, 3.12. and December 3."""
     for number in list(one_left):
         later = number + 12
         are_known = number in one.known_hours and (later > 12 or later in other.known_hours)
@@ -261,8 +281,6 @@ def _excuse(one_left: Counter[float], other_left: Counter[float], one: Quantitie
             both = min(one_left[number], other_left[later])
             one_left[number] -= both
             other_left[later] -= both
-        elif number < 0 and other_left[-number] and _BELOW_ZERO.search(other.text):
-            one_left[number] = other_left[-number] = 0
         elif (parts := one.parts.get(number)) and other.possible | other.certain.keys() >= set(parts):
             one_left[number] = 0
             other_left.subtract(parts)
