@@ -116,11 +116,8 @@ class Quantities:
     def __init__(self, text: str, language: str = "*") -> None:
         self.text, self.language = text.casefold(), language
         self.certain: Counter[float] = Counter()
-        self.possible: set[float] = set()
-        self.ordinals: set[float] = set()
-        self.negatives: set[float] = set()
+        self.possible, self.ordinals, self.negatives, self.known_hours = (set[float]() for _ in range(4))
         self.is_below_zero = bool(_BELOW_ZERO.search(self.text))
-        self.known_hours: set[float] = set()
         self.units: set[str] = set()
         self.versions: list[str] = []
         self.parts: dict[float, list[int]] = {}

@@ -105,12 +105,7 @@ def is_improving(scores: Sequence[float]) -> bool:
     return since > before + _IMPROVEMENT * abs(before)
 
 
-def weakest_group(
-    sources: Sequence[str],
-    references: Sequence[str],
-    outputs: Sequence[str],
-    languages: tuple[str, str] = ("", ""),
-) -> str:
+def weakest_group(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:
     """A clause about the weakest group of sentences, or "" if no group is clearly weaker.
 
     A group is all outputs with one kind of flag, or a third of the sentences by source length, scored by chrF2. Flags
@@ -119,8 +114,8 @@ def weakest_group(
     count = len(sources)
     if count < _LEAST_IN_GROUP:
         return ""
-    flagged = [flag for pair in zip(sources, outputs, strict=True) for flag in text_flags(*pair, languages)]
-    natural = [flag for pair in zip(sources, references, strict=True) for flag in text_flags(*pair, languages)]
+    flagged = [flag for pair in zip(sources, outputs, strict=True) for flag in text_flags(*pair)]
+    natural = [flag for pair in zip(sources, references, strict=True) for flag in text_flags(*pair)]
     excess = {flag: (flagged.count(flag) - natural.count(flag)) / count for flag in _FLAG_WORDS}
     worst = max(excess, key=lambda flag: excess[flag])
     if excess[worst] >= _MANY_FLAGGED:

@@ -87,7 +87,7 @@ def _outcome(
         is_improving=is_improving([record.score for record in session.state.validations]),
         within_warmup=session.state.step <= session.settings.warmup_steps,
         gap=_loss_gap(run.folder),
-        weakest=weakest_group(sources, references, outputs, (run.config.data.src_lang, run.config.data.tgt_lang)),
+        weakest=weakest_group(sources, references, outputs),
     )
 
 

@@ -131,9 +131,9 @@ def test_tags_and_escapes_are_not_flagged(echo: Translator, page: str) -> None:
 
 def test_missing_parts_are_flagged(echo: Translator) -> None:
     text, terms = "one {a} two https://a.b/1234", Terms((("two", "Zwei"),))
-    faults = {"number", "url", "tag", "lost"}
+    faults = {"url", "tag", "lost"}  # digits of an address are no number
     (bare,) = echo.translate_detailed([text])
-    assert faults & set(bare.flags) == {"number", "url", "tag"}
+    assert {"number", *faults} & set(bare.flags) == {"url", "tag"}
     (restored,) = echo.translate_detailed([text], preserve=Preserve())
     assert faults & set(restored.flags) == set()
     (forced,) = echo.translate_detailed([text], prefixes=[" "], preserve=Preserve(terms=terms))
