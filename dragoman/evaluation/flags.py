@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from dragoman.evaluation.lost_sentences import loses_sentence
 from dragoman.evaluation.quantities import quantities_differ
 from dragoman.languages import main_language
 from dragoman.records import Translation
@@ -24,6 +25,7 @@ FLAGS = {
     "cut": "the output reached the limit on its length",
     "short": "the output is much shorter than the source, or empty",
     "long": "the output is much longer than the source",
+    "sentence": "the output has fewer sentences than the source",
     "number": "a number, unit or currency is missing or replaced by another one",
     "url": "a web or mail address differs from the source",
     "tag": "a tag, placeholder or character entity differs from the source",
@@ -80,7 +82,7 @@ def flags_of(
         "cut": translation.cut,
         "lost": translation.lost,
         "characters": has_new_characters(translation.src),
-        "unsure": translation.candidates and _is_unsure(translation.candidates[0].token_log_probs),
+        "unsure": is_unsure(translation),
     }
     found = text_flags(translation.src, translation.text, languages)
     return tuple(flag for flag in FLAGS if flag in found or checks.get(flag))
@@ -98,6 +100,7 @@ def text_flags(src: str, tgt: str, languages: tuple[str, str] = ("", "")) -> tup
         "copied": _is_copied(_translatable_words(src_text), _WORD.findall(tgt_text.casefold())),
         "short": _length(tgt) < _SHORT * (_length(src) - _SLACK) or not tgt.strip(),
         "long": _length(tgt) > _LONG * _length(src) + _SLACK,
+        "sentence": loses_sentence(src, tgt, _length),
         "number": quantities_differ(src_text, tgt_text, languages),
         "url": _addresses_differ(src_spans, tgt_spans, languages),
         "tag": _tags(src_spans) != _tags(tgt_spans),
@@ -179,6 +182,7 @@ def _tags(spans: Sequence[ProtectedSpan]) -> tuple[Counter[str], list[str]]:
     return Counter(tags), [span.text for span in spans if span.kind == "printf" and "$" not in span.text]
 
 
-def _is_unsure(token_log_probs: Sequence[float]) -> bool:
-    """Whether the mean log-probability of the tokens is low. Without tokens it is unknown."""
-    return bool(token_log_probs) and sum(token_log_probs) / len(token_log_probs) < _UNSURE_LOG_PROB
+def is_unsure(translation: Translation) -> bool:
+    """Whether the mean log-probability of the best candidate's tokens is low. Without tokens it is unknown."""
+    log_probs = translation.candidates[0].token_log_probs if translation.candidates else ()
+    return bool(log_probs) and sum(log_probs) / len(log_probs) < _UNSURE_LOG_PROB

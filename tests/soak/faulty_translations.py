@@ -121,6 +121,11 @@ def made_cases() -> dict[str, list[Translation]]:
             (src, " ".join((tgt, *(other for _, other in pairs[case % 7 : case % 7 + 3]))))
             for case, (src, tgt) in enumerate(pairs)
         ],
+        "sentence": [
+            (" ".join(src for src, _ in group), " ".join(tgt for _, tgt in group[case % 2 :][:1]))
+            for case in range(CASES)
+            for group in [(pairs * 2)[case : case + 2]]
+        ],
         "number": NUMBERS,
         "url": URLS,
         "tag": TAGS,

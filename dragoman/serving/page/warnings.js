@@ -5,6 +5,7 @@ const FLAGS = {
   cut: "it was cut at the length limit",
   short: "it is much shorter than the text",
   long: "it is much longer than the text",
+  sentence: "a sentence is missing",
   number: "a number is missing or different",
   url: "a URL is missing or different",
   tag: "a tag or placeholder is missing or different",
