@@ -6,6 +6,7 @@ the SHA-256 of each file is added, and the folder is renamed. `VerifiedFolder` c
 
 import contextlib
 import errno
+import gzip
 import hashlib
 import json
 import os
@@ -26,6 +27,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EFBIG, errno.ENOTDIR)
 _MOST_MANIFEST_BYTES = 1 << 20
 _FINGERPRINT_DIGITS = 12
+_EMPTY_GZIP_BYTES = len(gzip.compress(b""))
 
 
 def sha256_of(path: Path) -> str:
@@ -66,18 +68,18 @@ def check_new_folder(path: Path) -> None:
 def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Replace the content of a file atomically: a reader sees the old or the new content, never a part.
 
-    Large content can be an iterable of chunks. A device or a pipe is written to directly. Raises ResourceError, which
-    names `path`, if writing fails.
+    Large content can be an iterable of chunks. A name that ends in .gz packs it. A device or a pipe is written to
+    directly. Raises ResourceError, which names `path`, if writing fails.
     """
     if _is_no_file(path):
-        with disk_errors(path), path.open("wb") as stream:
-            stream.writelines(_chunks(content))
+        with disk_errors(path), path.open("wb") as stream, _packed(stream, path) as packed:
+            packed.writelines(_chunks(content))
         return
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
     with disk_errors(path):
         try:
-            with temporary.open("wb") as stream:
-                stream.writelines(_chunks(content))
+            with temporary.open("wb") as stream, _packed(stream, path) as packed:
+                packed.writelines(_chunks(content))
             _flush_to_disk(temporary)
             temporary.replace(path)
             _flush_to_disk(path.parent)
@@ -101,23 +103,24 @@ def partial_path(path: Path) -> Path:
 def stream_to_file(path: Path) -> Iterator[BinaryIO]:
     """A stream to `partial_path(path)`, which is renamed to `path` at the end.
 
-    After an error, the partial file stays unless it is empty, and `path` keeps its old content. A device or a pipe is
-    written to directly. Raises ResourceError, which names `path`, if writing fails.
+    After an error, the partial file stays unless it is empty, and `path` keeps its old content. A name that ends in
+    .gz packs the stream. A device or a pipe is written to directly. Raises ResourceError, which names `path`, if
+    writing fails.
     """
     if _is_no_file(path):
-        with disk_errors(path), path.open("wb") as stream:
-            yield stream
+        with disk_errors(path), path.open("wb") as stream, _packed(stream, path) as packed:
+            yield packed
         return
     part = partial_path(path)
     try:
         with disk_errors(path):
-            with part.open("wb") as stream:
-                yield stream
+            with part.open("wb") as stream, _packed(stream, path) as packed:
+                yield packed
             _flush_to_disk(part)
             part.replace(os.path.realpath(path))
     finally:
         with contextlib.suppress(OSError):
-            if not part.stat().st_size:
+            if part.stat().st_size <= (_EMPTY_GZIP_BYTES if _is_packed(path) else 0):
                 part.unlink()
 
 
@@ -347,6 +350,20 @@ def _read_manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
 def _is_no_file(path: Path) -> bool:
     """True for a device or a pipe."""
     return os.path.exists(path) and not (path.is_file() or path.is_dir())  # Path.exists may raise
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
+@contextlib.contextmanager
+def _packed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    """The stream, packed by gzip if the name of its file ends in .gz. Equal content gives equal bytes."""
+    if not _is_packed(path):
+        yield stream
+        return
+    with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as packed:
+        yield packed  # type: ignore[misc]
 
 
 def _chunks(content: str | bytes | Iterable[bytes]) -> Iterable[bytes]:

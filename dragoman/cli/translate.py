@@ -8,19 +8,19 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from io import BufferedReader, BytesIO
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, file_name, overrides_of, whole_number
+from dragoman.cli.arguments import ArgumentParser, add_layout_flags, encoding_of, file_name, overrides_of, whole_number
 from dragoman.cli.models import add_model_flags, check_search_flags, model_request, standard_input
 from dragoman.cli.translation.documents import DOCUMENTS, translate_document
+from dragoman.cli.translation.formats import PAIRS
 from dragoman.cli.translation.notes import Notes
+from dragoman.cli.translation.sources import InputLines, open_source, wait_for_input
 from dragoman.cli.translation.streaming import LINE_BREAK, stream_lines
-from dragoman.cli.translation.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file, write_file
@@ -29,43 +29,38 @@ from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
-from dragoman.text.lines import open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
 from dragoman.workflows.models import ENGINES, LoadedModel, load_model
 from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _PIECE_LINES = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class InputLines:
-    """A stream of lines, and optionally a file with a prefix for each translation."""
-
-    stream: BinaryIO
-    name: str
-    prefix_file: str | None = None
-    prefixes: Iterator[str] | None = None
-
-
 def run(arguments: Sequence[str]) -> int:
     """Translate the input to the output. Returns the exit code."""
     options = build_parser().parse(arguments)
     check_search_flags(options)
-    _check_format(options)
     _check_cluster(options)
     _check_stream(options)
     _check_models(options)
+    _check_output(options)
     with ExitStack() as files:
-        source = _open_source(options, files)
+        source, given = open_source(options, files), argparse.Namespace(**vars(options))
+        options.format = options.format or (source.kind if source.kind in DOCUMENTS else "text")
+        _check_format(options, source)
         terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
         hint = " To translate a text, use `--text`."
         request = replace(model_request(options.model, options), engine=options.engine, hint=hint)
         announce_compiling()
         model = load_model(request, TerminalProgress())
         if not options.input and options.text is None:
-            source = replace(source, stream=files.enter_context(_standard_input(source, encoding_of(options))))
-        notes = Notes()
+            source = wait_for_input(source, given, files)
+        elif source.kind == PAIRS:
+            from dragoman.cli.translation.pairs import source_side
+
+            source = replace(source, texts=source_side(Path(options.input), options, model))
+        preserve = Preserve(options.protect, terms, _splits(options))
+        notes = Notes(preserve.by_sentence, _says_unsure(options))
         write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
-        preserve = Preserve(options.protect, terms)
         wanted = {
             "preserve": preserve,
             "details": Details(options.alignment, options.flags or options.format == "jsonl"),
@@ -75,14 +70,14 @@ def run(arguments: Sequence[str]) -> int:
                 _translate_on_cluster(options, {**wanted, **model.overrides}, write, notes)
         elif options.format in DOCUMENTS:
             with notes:
-                document = translate_document(source.stream, source.name, options, model, notes, terms)
+                document = translate_document(source.stream, source.name, options.format, model, notes, preserve)
             if options.output:
                 write_file(Path(options.output), document)
             else:
                 sys.stdout.buffer.write(document)
         elif options.stream:
             with notes:
-                stream_lines(source.stream, source.name, sys.stdout.buffer, model, notes, preserve)
+                stream_lines(source, sys.stdout.buffer, model, notes, preserve)
         else:
             output = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
             files.enter_context(notes)  # prints its counts before the output is closed or kept in part
@@ -91,6 +86,26 @@ def run(arguments: Sequence[str]) -> int:
             with progress.counting("translating", unit="lines"):
                 _write_windows(windows, output, write, terms, options)
     return 0
+
+
+def _is_typed(options: argparse.Namespace) -> bool:
+    """Whether a person types the texts: as an argument, or at a terminal."""
+    return options.text is not None or (not options.input and sys.stdin is not None and sys.stdin.isatty())
+
+
+def _splits(options: argparse.Namespace) -> bool:
+    """Whether each sentence is translated alone. Lines of files are segments, unless the flags tell otherwise."""
+    from dragoman.bundle import is_built_in
+
+    if options.split is not None:
+        return bool(options.split)
+    return options.format == "html" or any(map(is_built_in, options.model)) or _is_typed(options)
+
+
+def _says_unsure(options: argparse.Namespace) -> bool:
+    """Whether notes name the lines that the model is unsure of: if a person reads along, and no flags tell it."""
+    reads_along = _is_typed(options) or (sys.stdout.isatty() and not options.output)
+    return reads_along and sys.stderr.isatty() and not options.flags and options.format == "text"
 
 
 def _write_windows(
@@ -147,16 +162,27 @@ def _translate_on_cluster(
     translate_on_cluster(job, Cluster(options.cluster, options.worker_cpus or 0), TerminalProgress())
 
 
-def _check_format(options: argparse.Namespace) -> None:
-    """Raise ConfigError for more candidates than the format has. Suggest a format for HTML and subtitle files."""
+def _check_format(options: argparse.Namespace, source: InputLines) -> None:
+    """Raise ConfigError for flags that the format of the input or output does not support."""
     given = overrides_of(options).get("inference.n_best", "1")
     if options.format != "jsonl" and given != "1":
         raise ConfigError(
             f"`--inference.n-best` must be 1 with `--format {options.format}`, but is {given}. Use "
             "`--format jsonl` for all candidates."
         )
-    if options.format == "text" and str(options.input).lower().endswith((".srt", ".vtt", ".html", ".htm")):
-        say(f"{options.input} is translated line by line; use `--format srt` or `--format html` to keep its structure")
+    if options.format in DOCUMENTS:
+        if source.kind:
+            say(f"{source.name} is translated as with `--format {source.kind}`; `--format text` translates its lines")
+        lines_only = {"--prefix": options.prefix, "--alignment": options.alignment, "--flags": options.flags}
+        others = {"--cluster": options.cluster, "--stream": options.stream}
+        _refuse_together(f"--format {options.format}", lines_only | others)
+    if source.kind == PAIRS and options.cluster:
+        raise ConfigError(f"`--cluster` translates lines, but {source.name} holds pairs. Leave `--cluster` out.")
+    if source.kind != PAIRS and (options.columns or options.header):
+        raise ConfigError(
+            f"`--columns` and `--header` are for files with pairs (.tsv, .csv, .jsonl), but {source.name} is none. "
+            "Leave them out, or name such a file with `--input`."
+        )
 
 
 def _check_cluster(options: argparse.Namespace) -> None:
@@ -171,9 +197,8 @@ def _check_cluster(options: argparse.Namespace) -> None:
     if not options.input or not options.output:
         missing = "--output" if options.input else "--input"
         raise ConfigError(f"`--cluster` needs `--input` and `--output`, but `{missing}` is not given. Add it.")
-    document, engine = options.format in DOCUMENTS, options.engine != ENGINES[0]
-    others = {"--prefix": options.prefix, f"--format {options.format}": document, f"--engine {options.engine}": engine}
-    _refuse_together("--cluster", others)
+    engine = options.engine != ENGINES[0]
+    _refuse_together("--cluster", {"--prefix": options.prefix, f"--engine {options.engine}": engine})
 
 
 def _refuse_together(flag: str, others: Mapping[str, object]) -> None:
@@ -184,10 +209,12 @@ def _refuse_together(flag: str, others: Mapping[str, object]) -> None:
 
 
 def _check_stream(options: argparse.Namespace) -> None:
-    """Raise ConfigError for options that do not work with streamed words."""
+    """Raise ConfigError for options that do not work with a text or with streamed words."""
+    if options.text is not None:
+        _refuse_together("--text", {"--input": options.input, "--cluster": options.cluster})
     if options.stream:
         others = {"--output": options.output, "--prefix": options.prefix, "--cluster": options.cluster}
-        others |= {f"--format {options.format}": options.format != "text"}
+        others |= {f"--format {options.format}": options.format not in (None, "text")}
         _refuse_together("--stream", others | {"--alignment": options.alignment, "--flags": options.flags})
 
 
@@ -213,7 +240,7 @@ def translate_windows(
     number = 0
     options: dict[str, Any] = {**wanted, **model.overrides}
     prefixes = source.prefixes
-    for texts in arriving_lines(source.stream, notes.invalid, source.name):
+    for texts in source.windows(notes.invalid):
         beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
         if beginnings is not None and len(beginnings) < len(texts):
             count = number + len(beginnings)
@@ -275,10 +302,17 @@ def build_parser() -> ArgumentParser:
     text = "Model folder or run; several form an ensemble, with the same tokenizers"
     parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
     parser.add_flag("--text", "TEXT", "Text to translate, instead of a file or stdin")
-    parser.add_flag("--input", "FILE", "File to translate, one sentence per line [default: stdin]", file_name)
-    parser.add_flag("--output", "FILE", "File for the translations [default: stdout]", file_name)
-    text = "Lines (text, jsonl) or whole files (html, srt or WebVTT) [default: text]"
-    parser.add_choice("--format", ("text", "jsonl", *DOCUMENTS), text, default="text")
+    text = "Text of one sentence per line, pairs (.tsv, .csv, .jsonl, .tmx) or a document [default: stdin]"
+    parser.add_flag("--input", "FILE", text, file_name)
+    parser.add_flag(
+        "--output", "FILE", "File for the translations, packed if it ends in .gz [default: stdout]", file_name
+    )
+    text = "Lines (text, jsonl) or whole files (html, srt or WebVTT) [default: from the file]"
+    parser.add_choice("--format", ("text", "jsonl", *DOCUMENTS), text)
+    text = "Translate each sentence alone [default: for typed text, html and demo]"
+    parser.add_argument("--split", action="store_true", default=None, help=text)
+    text = "Translate each line as a whole [default: for files]"
+    parser.add_argument("--no-split", dest="split", action="store_false", default=None, help=text)
     parser.add_flag("--terms", "FILE", "Terminology: lines of source<TAB>translation", file_name)
     parser.add_switch("--alignment", "Append the word alignment: ` ||| 0-0 1-2`, source-target, counted from 0")
     text = "Append a tab and suspected errors: `number,long` (always in jsonl)"
@@ -289,7 +323,10 @@ def build_parser() -> ArgumentParser:
     text = "Translate URLs, e-mail addresses, placeholders, tags and measures, too"
     parser.add_argument("--no-protect", dest="protect", action="store_false", help=text)
     parser.add_flag("--prefix", "FILE", "File with the required beginning of each translation, line by line", file_name)
-    add_encoding_flag(parser)
+    add_layout_flags(parser)
+    for side, name in (("src", "Source"), ("tgt", "Target")):
+        text = f"{name} language in files with several [default: from the model]"
+        parser.add_flag(f"--{side}-lang", "LANG", text, default="")
     text = "Search engine; ctranslate2 needs extra `exchange` [default: dragoman]"
     parser.add_choice("--engine", ENGINES, text, default=ENGINES[0])
     parser.start_section("Ray cluster (extra `cluster`)")
@@ -301,35 +338,6 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
-    lines_only = {"--prefix": options.prefix, "--alignment": options.alignment, "--flags": options.flags}
-    if options.format in DOCUMENTS:
-        _refuse_together(f"--format {options.format}", lines_only)
-    _check_output(options)
-    encoding = encoding_of(options)
-    prefixes = prefetch_first(read_lines(Path(options.prefix), encoding=encoding)) if options.prefix else None
-    if options.text is not None:
-        _refuse_together("--text", {"--input": options.input, "--cluster": options.cluster})
-        return InputLines(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
-    if not options.input:
-        return InputLines(standard_input(), "standard input", options.prefix, prefixes)
-    stream = files.enter_context(open_bytes(Path(options.input), encoding))
-    refuse_utf16(_start_of(stream), options.input)
-    return InputLines(stream, options.input, options.prefix, prefixes)
-
-
-@contextmanager
-def _standard_input(source: InputLines, encoding: str) -> Iterator[BinaryIO]:
-    """The stream, decompressed if it is gzip and recoded to UTF-8. Waits for the first bytes."""
-    with open_stream(source.stream, source.name, encoding) as stream:
-        refuse_utf16(_start_of(stream), source.name)
-        yield stream
-
-
-def _start_of(stream: BinaryIO) -> bytes:
-    return cast(BufferedReader, stream).peek(2)
-
-
 def _check_output(options: argparse.Namespace) -> None:
     """Raise ConfigError if the output cannot be written, or would overwrite an input file."""
     if not options.output:
@@ -337,7 +345,7 @@ def _check_output(options: argparse.Namespace) -> None:
     output = Path(options.output)
     check_target(output, "--output", "translations.txt")
     read = {"`--input`": options.input, "`--prefix`": options.prefix, "`--terms`": options.terms}
-    if not options.input:
+    if not options.input and options.text is None:
         with suppress(OSError, ValueError):  # standard input is not a file
             read["standard input"] = standard_input().fileno()
     for name, source in read.items():

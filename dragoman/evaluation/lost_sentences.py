@@ -21,5 +21,10 @@ def loses_sentence(src: str, tgt: str, length: Callable[[str], int]) -> bool:
     return lost > 0 and length(tgt) <= length(src) - _SHARE * sum(sorted(map(length, sentences))[:lost])
 
 
+def count_sentences(text: str) -> int:
+    """The number of sentences in a text, 0 if it is blank."""
+    return len(_sentences(text))
+
+
 def _sentences(text: str) -> list[str]:
     return [sentence for sentence in split_sentences(text) if sentence.strip()]

@@ -14,6 +14,8 @@ from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
+_AS_SPACES = str.maketrans("\t\n\v\f\r", "     ")
+
 _MIN_SHARE_TOKENS = 512
 """The smallest batch, in padded source tokens times rows, that is worth a separate batch for an idle thread."""
 
@@ -132,6 +134,11 @@ class AnsweredText:
     is_plain: bool = True
 
 
+def as_sentence(text: str) -> str:
+    """The text as models know it from training: without white space around it, and spaces for tabs and line breaks."""
+    return text.strip().translate(_AS_SPACES)
+
+
 def requests_of(
     texts: Sequence[InputText], max_src_tokens: int, tokenizers: TokenizerPair, by_sentence: bool = False
 ) -> list[Request]:
@@ -141,7 +148,7 @@ def requests_of(
     models with several target languages, is repeated in every segment.
     """
     requests = []
-    all_ids = tokenizers.src.encode_batch([text.marked.text.strip() for text in texts])
+    all_ids = tokenizers.src.encode_batch([as_sentence(text.marked.text) for text in texts])
     for text, ids in zip(texts, all_ids, strict=True):
         segments, rows = _segments(text.marked.text, ids, max_src_tokens, tokenizers.src, by_sentence)
         first = next((index for index, row in enumerate(rows) if row), None) if text.prefix else None
@@ -212,7 +219,7 @@ def _segments(
     segments = [
         segment
         for sentence in sentences
-        for segment in split_to_fit(sentence, lambda piece: len(tokenizer.encode(piece)), limit)
+        for segment in split_to_fit(sentence, lambda piece: len(tokenizer.encode(as_sentence(piece))), limit)
     ]
-    first, *others = tokenizer.encode_batch([one.text for one in segments])
+    first, *others = tokenizer.encode_batch([as_sentence(one.text) for one in segments])
     return segments, [first, *([*mark, *row] if row else row for row in others)]

@@ -19,7 +19,7 @@ from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps
 from dragoman.inference.preservation.preserver import may_change, translate_preserving
 from dragoman.inference.scoring import score_pairs
 from dragoman.inference.searches import TransformerSearch
-from dragoman.inference.segments import InputText, Search
+from dragoman.inference.segments import InputText, Search, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.model.trained import AnyTransformer, TrainedModel
 from dragoman.records import PairScore, Translation
@@ -378,7 +378,7 @@ class Translator:
             raise ConfigError("this translator has no model to score with. Load one with `dragoman.load`.")
         settings, tokenizers = override_settings(self.settings, overrides), self._search.tokenizers
         ids = (
-            tokenizers.src.encode_batch([text.strip() for text in sources]),
+            tokenizers.src.encode_batch([as_sentence(text) for text in sources]),
             tokenizers.tgt.encode_batch([text.strip() for text in targets]),
         )
         found = score_pairs([trained.lazy for trained in self.trained_models], list(zip(*ids, strict=True)), settings)

@@ -32,6 +32,7 @@ from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.models import BatchKey
 from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
 from dragoman.serving.service import Service
+from dragoman.text.documents.markup import update_declarations
 
 _Result = TypeVar("_Result")
 # Most characters in a paragraph: a text in translation cannot be interrupted.
@@ -304,6 +305,8 @@ class FileTranslations:
                 answers += [one.text for one in await self._service.batcher.translate(key, turn)]
                 job.done += len(turn)
             text = await self._run_in_thread(document.with_translations, answers)
+        if request.text_format.kind == "html":
+            text = await self._run_in_thread(update_declarations, text, source, request.target)
         return text
 
     def _write(self, job: FileJob, text: str) -> Path:

@@ -1,6 +1,7 @@
 """Atomic writing: if writing fails, the old content stays and no temporary file is left."""
 
 import errno
+import gzip
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from dragoman.files import (
     remove_leftovers,
     require_free_space,
     sibling_path,
+    stream_to_file,
     verify_folder,
     write_file,
     write_folder,
@@ -195,3 +197,20 @@ def test_private_files_of_a_library_get_the_umasks_mode(tmp_path: Path) -> None:
 def test_free_space_is_known_for_a_folder_that_does_not_exist_yet(tmp_path: Path) -> None:
     assert free_space(tmp_path / "not" / "yet") == pytest.approx(free_space(tmp_path), rel=0.1)
     assert free_space(Path("not/yet")) > 0
+
+
+def test_an_interrupted_packed_file_keeps_what_is_finished(tmp_path: Path) -> None:
+    def interrupted(content: bytes) -> None:
+        with stream_to_file(tmp_path / "out.gz") as stream:
+            stream.write(content)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        interrupted(b"")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(KeyError):
+        interrupted(b"one\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.gz.part"]
+    assert gzip.decompress((tmp_path / "out.gz.part").read_bytes()) == b"one\n"
+    write_file(tmp_path / "out.gz", [b"one\n", b"two\n"])
+    assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == b"one\ntwo\n"

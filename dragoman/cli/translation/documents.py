@@ -1,8 +1,7 @@
 """Translation of whole files by ``dragoman translate``: HTML pages and subtitles."""
 
-from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from dragoman.cli.translation.notes import Notes
 from dragoman.errors import DataError
@@ -10,19 +9,19 @@ from dragoman.inference.options import Preserve
 from dragoman.records import Translation
 from dragoman.workflows.models import LoadedModel
 
-if TYPE_CHECKING:
-    from dragoman.text.documents.terms import Terms
-
 DOCUMENTS = ("html", "srt")
 _LONGEST_NAME = 60
 
 
 def translate_document(
-    stream: BinaryIO, name: str, options: Namespace, model: LoadedModel, notes: Notes, terms: "Terms | None"
+    stream: BinaryIO, name: str, kind: str, model: LoadedModel, notes: Notes, preserve: Preserve
 ) -> bytes:
-    """The translated file. Notes about its texts go to `notes`. Raises DataError if the file is not UTF-8."""
+    """The translated file, whose declarations of language and encoding follow. Notes about its texts go to `notes`.
+
+    `kind` is one of `DOCUMENTS`. Raises DataError if the file is not UTF-8.
+    """
     from dragoman.inference.preservation.markup import translate_markup, translate_srt
-    from dragoman.text.documents.markup import MarkupRules
+    from dragoman.text.documents.markup import MarkupRules, update_declarations
 
     content = stream.read()
     try:
@@ -35,11 +34,10 @@ def translate_document(
         ) from None
     report = _reporter(notes)
     try:
-        if options.format == "html":
-            preserve = Preserve(options.protect, terms, by_sentence=True)
+        if kind == "html":
+            text = update_declarations(text, model.src_lang, model.tgt_lang)
             pages = translate_markup(model.translator, [text], MarkupRules(), preserve, report, **model.overrides)
             return pages[0].encode()
-        preserve = Preserve(options.protect, terms)
         return translate_srt(model.translator, text, preserve, report, **model.overrides).encode()
     except DataError as error:
         raise DataError(f"{name}: {error}") from None

@@ -3,7 +3,8 @@
 from collections import Counter
 from typing import Self
 
-from dragoman.evaluation.flags import text_flags
+from dragoman.evaluation.flags import is_unsure, text_flags
+from dragoman.evaluation.lost_sentences import count_sentences
 from dragoman.messages import say
 from dragoman.records import Translation
 
@@ -12,10 +13,14 @@ NAMED = 10
 
 
 class Notes:
-    """A context manager that prints the first `NAMED` notes of each kind at once, and the number of all at its end."""
+    """A context manager that prints the first `NAMED` notes of each kind at once, and the number of all at its end.
 
-    def __init__(self) -> None:
+    `by_sentence`: each sentence is translated alone. `says_unsure`: lines that the model is unsure of are noted.
+    """
+
+    def __init__(self, by_sentence: bool = False, says_unsure: bool = False) -> None:
         self._counts: Counter[str] = Counter()
+        self._by_sentence, self._says_unsure = by_sentence, says_unsure
 
     def __enter__(self) -> Self:
         return self
@@ -31,10 +36,15 @@ class Notes:
 
     def line(self, line: int, translation: Translation) -> None:
         """Note what the user should know about a line, counted from 1."""
-        if translation.segments > 1:
+        if translation.segments > (count_sentences(translation.src) if self._by_sentence else 1):
             self._say(
                 "lines were split into segments",
                 f"line {line} is long and was split into {translation.segments} segments.",
+            )
+        if self._says_unsure and is_unsure(translation):
+            self._say(
+                "translations are unsure",
+                f"the model is unsure of the translation of line {line}. Check it; `--flags` marks such lines.",
             )
         self.faults(f"line {line}", translation)
 

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import BinaryIO, cast
 
 from dragoman.cli.translation.notes import Notes
-from dragoman.cli.translation.windows import arriving_lines
+from dragoman.cli.translation.sources import InputLines
 from dragoman.inference.options import Preserve
 from dragoman.records import Translation
 from dragoman.workflows.models import LoadedModel
@@ -14,14 +14,11 @@ from dragoman.workflows.models import LoadedModel
 LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
-def stream_lines(
-    source: BinaryIO, name: str, output: BinaryIO, model: LoadedModel, notes: Notes, preserve: Preserve
-) -> None:
+def stream_lines(source: InputLines, output: BinaryIO, model: LoadedModel, notes: Notes, preserve: Preserve) -> None:
     """Translate lines as they arrive, and write every word at once. Notes about single lines go to `notes`."""
-    stream, terms = model.translator.stream, preserve.terms
-    texts = chain.from_iterable(arriving_lines(source, notes.invalid, name))
-    for number, text in enumerate(texts, start=1):
-        parts = stream(text, protect=preserve.protect, terms=terms, **model.overrides)
+    options = {**model.overrides, "protect": preserve.protect, "by_sentence": preserve.by_sentence}
+    for number, text in enumerate(chain.from_iterable(source.windows(notes.invalid)), start=1):
+        parts = model.translator.stream(text, terms=preserve.terms, **options)
         notes.line(number, _write_parts(parts, output))
 
 

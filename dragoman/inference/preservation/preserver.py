@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS, flags_of
-from dragoman.inference.segments import AnsweredText, InputText, SearchedText, Source
+from dragoman.inference.segments import AnsweredText, InputText, SearchedText, Source, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import Candidate, Hypothesis, Translation
 from dragoman.text.documents.markers import AlignedPart, Range, aligned_run, insert_markers
@@ -115,7 +115,8 @@ def _report_lost(
 
 
 def _add_flags(search: TextSearch, translation: Translation) -> Translation:
-    flags = flags_of(translation, search.tokenizers.src.has_new_characters, search.languages)
+    is_new = search.tokenizers.src.has_new_characters
+    flags = flags_of(translation, lambda text: is_new(as_sentence(text)), search.languages)
     return replace(translation, flags=flags)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from html import escape, unescape
 from itertools import zip_longest
 
+from dragoman.languages import main_language
 from dragoman.text.documents.markers import MarkedText, Marker
 from dragoman.text.documents.placeholders import Placeholder, remove_placeholders
 from dragoman.text.documents.tags import Tag, tags_of
@@ -33,6 +34,8 @@ _BLOCK = frozenset(
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?", re.IGNORECASE)
 _PLACEHOLDER = "\ufffc"
+_ATTRIBUTE = re.compile(r"""(?<=[\s"'/])([^\s"'<>/=]+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]*)""")
+_CHARSET = re.compile(r"""((?:charset|encoding)\s*=\s*["']?)(?!utf-?8\b)[^\s"';>]+""", re.IGNORECASE)
 
 _MOST_NESTED = 100
 """Limit for nested inline tags: placing markers takes time for each pair of a tag and a text inside it."""
@@ -115,6 +118,36 @@ def read_markup(page: str, rules: MarkupRules) -> MarkedPage:
         found.parts.append(event.raw)
     _add_block(block, found)
     return found
+
+
+def update_declarations(page: str, src_lang: str, tgt_lang: str) -> str:
+    """The HTML page with the declarations of its translation, which is written in UTF-8.
+
+    The declared encoding becomes UTF-8. `lang` becomes `tgt_lang`, unless that is "", in the element `html` and in
+    every translated element in `src_lang`.
+    """
+    rules = MarkupRules()
+    events = _with_elements_left_alone(_events(page, rules), rules)
+    return "".join(_declared(event, main_language(src_lang), tgt_lang) for event in events)
+
+
+def _declared(tag: Tag, src_lang: str, tgt_lang: str) -> str:
+    """The tag with the declarations of the translation."""
+    if tag.kind == "other":
+        return _CHARSET.sub(r"\1utf-8", tag.raw) if tag.raw.startswith("<?xml") else tag.raw
+    header = dict(tag.attributes).get("http-equiv", "").lower() if tag.name == "meta" else ""
+
+    def attribute(match: re.Match[str]) -> str:
+        name, value = match[1].lower(), match[3].strip("\"'")
+        if tag.name == "meta" and (name == "charset" or (name == "content" and header == "content-type")):
+            return _CHARSET.sub(r"\1utf-8", match[0])
+        is_language = name in ("lang", "xml:lang") or (name == "content" and header == "content-language")
+        is_source = tag.name == "html" or (src_lang and main_language(value) == src_lang)
+        if not (is_language and is_source and value and tgt_lang) or main_language(value) == main_language(tgt_lang):
+            return match[0]
+        return f"{match[1]}{match[2]}{match[3].replace(value, tgt_lang)}"
+
+    return _ATTRIBUTE.sub(attribute, tag.raw) if tag.attributes else tag.raw
 
 
 def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from argparse import Namespace
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import Any
 import pytest
 
 from dragoman.cli.main import run_command
-from dragoman.cli.translate import InputLines, json_line, text_line, translate_windows
+from dragoman.cli.translate import json_line, text_line, translate_windows
 from dragoman.cli.translation.documents import translate_document
 from dragoman.cli.translation.notes import NAMED, Notes
+from dragoman.cli.translation.sources import InputLines
 from dragoman.cli.translation.streaming import stream_lines
 from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
@@ -456,7 +456,7 @@ def test_each_streamed_word_is_written_at_once(model_folder: Path) -> None:
             written.append(self.getvalue())
 
     model = LoadedModel(Translator.load(model_folder), InferenceSettings(), {"beam_size": 1}, "de")
-    stream_lines(io.BytesIO(b"one two\nthree\n"), "input", Output(), model, Notes(), Preserve())
+    stream_lines(InputLines(io.BytesIO(b"one two\nthree\n"), "input"), Output(), model, Notes(), Preserve())
     assert len(written) > 3
     assert all(later.startswith(earlier) for earlier, later in pairwise(written))
 
@@ -487,8 +487,7 @@ class Losing:
 def test_lost_spans_in_whole_files_are_reported(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
     long = "one " * 30
     model = LoadedModel(Losing(), InferenceSettings(), {}, "")
-    options = Namespace(format=kind, protect=True)
-    translate_document(io.BytesIO((content % long).encode()), "x", options, model, Notes(), None)
+    translate_document(io.BytesIO((content % long).encode()), "x", kind, model, Notes(), Preserve(by_sentence=True))
     said = capfd.readouterr().err.splitlines()
     text = "one {a} two" if kind == "html" else f"one {{a}} two {long}"[:59] + "…"
     assert said[:2] == [

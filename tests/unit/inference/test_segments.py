@@ -1,13 +1,17 @@
 """Segments and batches: every source is in one batch, and batches keep to their budget."""
 
+import re
+from functools import cache
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.config import TokenizerSettings
 from dragoman.inference.segments import InputText, Source, requests_of, token_batches
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import join_segments
 from dragoman.text.tokenization.sentencepiece import PieceModel, SentencePieceTokenizer
-from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
+from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair, train_tokenizer
 
 
 @given(st.lists(st.integers(0, 60), max_size=300), st.integers(1, 5), st.integers(1, 3000), st.integers(1, 4))
@@ -37,3 +41,22 @@ def test_every_segment_of_a_long_text_starts_with_its_language_token() -> None:
     assert join_segments(request.segments, [segment.text for segment in request.segments]) == text
     (short,) = requests_of([InputText(MarkedText(">>fra<< Aside Below.", ()))], 5, tokenizers)
     assert [side.tokens(source.ids) for source in short.sources] == [[">>fra<<", "▁Aside", "▁Below", "."]]
+
+
+@cache
+def _tokenizer() -> Tokenizer:
+    return train_tokenizer(TokenizerSettings(vocab_size=270), ["a b. ab"])
+
+
+@given(st.text(alphabet="ab .\t\r\n\v", max_size=40))
+def test_models_see_spaces_for_tabs_and_line_breaks(text: str) -> None:
+    side = _tokenizer()
+    spaced, kept = (
+        requests_of([InputText(MarkedText(one, ()))], 6, TokenizerPair(side, side, joint=True))[0]
+        for one in (re.sub(r"\s", " ", text), text)
+    )
+    if "\n" not in text:  # a line break also ends a segment
+        assert [source.ids for source in kept.sources] == [source.ids for source in spaced.sources]
+    assert kept.text == text
+    assert join_segments(kept.segments, [one.text for one in kept.segments]) == text.strip()
+    assert side.detokenize(side.encode(text)) == text

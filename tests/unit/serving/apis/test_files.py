@@ -133,6 +133,16 @@ def test_files_with_too_many_tags_are_refused(opened: Callable[..., TestClient])
         assert (answer.status_code, answer.json()) == (400, {"error": said})
 
 
+def test_a_page_declares_what_it_is_after_translation(opened: Callable[..., TestClient]) -> None:
+    client = opened()
+    page = '<html lang="en"><meta charset="latin1"><p>Hello</p></html>'
+    for source in ("en", "auto"):
+        form = {"source": source, "target": "de", "api_key": "a"}
+        answer = client.post("/translate_file", data=form, files={"file": ("x.html", page)}).json()
+        written = client.get(answer["translatedFileUrl"]).text
+        assert written.startswith('<html lang="de"><meta charset="utf-8"><p>Hello')
+
+
 def test_range_requests_get_the_whole_file(opened: Callable[..., TestClient]) -> None:
     client = opened()
     url = wait_for_end(client, start_file(client, "a"))["url"]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.text.documents.markers import insert_markers
-from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup
+from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup, update_declarations
 
 HTML, XML = MarkupRules(), MarkupRules(xml=True, ignore_tags=("k",), splitting_tags=("s",))
 PARTS = [
@@ -110,3 +110,43 @@ def test_tags_too_deep_are_translated_run_by_run() -> None:
     found = read_markup(page, HTML)
     assert found.with_translations([text.text for text in found.texts]) == page
     assert all(not text.markers for text in found.texts)
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ("<meta charset=iso-8859-1>", "<meta charset=utf-8>"),
+        ('<META CHARSET = "Windows-1252" />', '<META CHARSET = "utf-8" />'),
+        ("<meta charset='UTF8'>", "<meta charset='UTF8'>"),
+        (
+            '<meta http-equiv="Content-Type" content="text/html; charset=ISO-8859-1">',
+            '<meta http-equiv="Content-Type" content="text/html; charset=utf-8">',
+        ),
+        ("<meta name=a content='charset=latin1'>", "<meta name=a content='charset=latin1'>"),
+        ('<meta http-equiv=content-language content="en">', '<meta http-equiv=content-language content="de">'),
+        ('<?xml version="1.0" encoding="ISO-8859-1"?>', '<?xml version="1.0" encoding="utf-8"?>'),
+        ('<html lang="en" xml:lang="en">', '<html lang="de" xml:lang="de">'),
+        ("<html title='lang=en' lang=en-US>", "<html title='lang=en' lang=de>"),
+        ("<html lang=cs>", "<html lang=de>"),
+        ("<html lang='de-AT'>", "<html lang='de-AT'>"),
+        ("<html>", "<html>"),
+        ("<p lang=en-GB>one</p>", "<p lang=de>one</p>"),
+        ("<p lang=fr>un</p>", "<p lang=fr>un</p>"),
+        ("<p>lang=en charset=latin1</p>", "<p>lang=en charset=latin1</p>"),
+        ("<pre lang=en>one</pre>", "<pre lang=en>one</pre>"),
+        ("<p translate=no lang=en>one <b lang=en>two</b></p>", "<p translate=no lang=en>one <b lang=en>two</b></p>"),
+        ("<a hreflang=en data-lang=en>x</a>", "<a hreflang=en data-lang=en>x</a>"),
+        ("<!-- <html lang=en> -->", "<!-- <html lang=en> -->"),
+    ],
+)
+def test_declarations_are_those_of_the_translation(tag, expected):
+    assert update_declarations(f"a {tag} b", "en", "de") == f"a {expected} b"
+
+
+@given(st.lists(st.sampled_from([*PARTS, "<html lang=en>", "<p lang='en'>", "<meta charset=latin1>"])))
+def test_only_declarations_change(parts):
+    page = "".join(parts)
+    written = update_declarations(page, "en", "de")
+    assert update_declarations(written, "en", "de") == written
+    assert texts(written) == texts(page)
+    assert update_declarations(page.replace("latin1", "utf-8"), "en", "") == page.replace("latin1", "utf-8")

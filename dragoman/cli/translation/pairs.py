@@ -1,0 +1,68 @@
+"""The source side of a file with pairs, as input of ``dragoman translate``."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+
+from dragoman.errors import ConfigError, DataError
+from dragoman.languages import check_language, name_with_code
+from dragoman.messages import say
+from dragoman.text.corpus.corpus import Corpus
+from dragoman.text.corpus.json_lines import JsonFields
+from dragoman.text.corpus.layout import layout_of
+from dragoman.text.corpus.opening import open_corpus
+from dragoman.text.corpus.tmx import ReadReport
+from dragoman.text.doctor.languages import are_similar, contradiction, language_of_side
+from dragoman.workflows.models import LoadedModel
+
+_LOOKED_AT_TEXTS = 1000
+
+
+def source_side(path: Path, options: argparse.Namespace, model: LoadedModel) -> Iterator[str]:
+    """The source texts of a file with pairs. Raises ConfigError if it is not clear which they are."""
+    try:
+        corpus = _open_pairs(path, options, model)
+    except (ConfigError, DataError) as error:
+        hint = "`--columns SOURCE` names the source alone, and `--format text` translates the lines as they are."
+        raise type(error)(f"{error} {hint}") from None
+    if options.columns and corpus.format == "tmx":
+        raise ConfigError("`--columns` has no effect on TMX. Name its languages with `--src-lang` and `--tgt-lang`.")
+    texts = _read_sources(corpus)
+    first = list(islice(texts, _LOOKED_AT_TEXTS))
+    if not (options.columns or options.src_lang):
+        _check_side(first, path, model)
+    return chain(first, texts)
+
+
+def _open_pairs(path: Path, options: argparse.Namespace, model: LoadedModel) -> Corpus:
+    columns = options.columns or ""
+    is_one = columns != "" and "," not in columns
+    layout = layout_of(options.encoding or "", "" if is_one else columns, options.header or "auto")
+    if is_one:
+        layout, fields = replace(layout, columns=(columns, columns)), JsonFields(False, columns, columns)
+        with suppress(DataError):  # a record may have a single text
+            next(fields.pairs(path, layout.encoding), None)
+            return Corpus((path,), "jsonl", "", "", layout.encoding, fields)
+    src_lang = check_language(options.src_lang, "`--src-lang`") or model.src_lang
+    tgt_lang = check_language(options.tgt_lang, "`--tgt-lang`") or model.tgt_lang
+    return open_corpus(path, src_lang=src_lang, tgt_lang=tgt_lang, layout=layout)
+
+
+def _read_sources(corpus: Corpus) -> Iterator[str]:
+    report = ReadReport()
+    yield from (pair.src for pair in corpus.pairs(report))
+    if report.skipped:
+        say(f"{report.skipped:,} of the {report.units:,} units of {corpus} lack one of the languages and have no line.")
+
+
+def _check_side(texts: list[str], path: Path, model: LoadedModel) -> None:
+    """Raise ConfigError if the texts are clearly in the language that the model writes."""
+    found = contradiction(language_of_side(texts, model.src_lang), model.src_lang, model.tgt_lang)
+    if found and are_similar(found, model.tgt_lang):
+        raise ConfigError(
+            f"the source side of {path} looks like {name_with_code(found)}, but the model translates from "
+            f"{name_with_code(model.src_lang)}. Name the source: `--columns 2`, or `--src-lang {model.src_lang}`."
+        )
