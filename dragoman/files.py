@@ -68,18 +68,18 @@ def check_new_folder(path: Path) -> None:
 def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Replace the content of a file atomically: a reader sees the old or the new content, never a part.
 
-    Large content can be an iterable of chunks. A name that ends in .gz packs it. A device or a pipe is written to
-    directly. Raises ResourceError, which names `path`, if writing fails.
+    Large content can be an iterable of chunks. A device or a pipe is written to directly. Raises ResourceError, which
+    names `path`, if writing fails.
     """
     if _is_no_file(path):
-        with disk_errors(path), path.open("wb") as stream, _packed(stream, path) as packed:
-            packed.writelines(_chunks(content))
+        with disk_errors(path), path.open("wb") as stream:
+            stream.writelines(_chunks(content))
         return
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
     with disk_errors(path):
         try:
-            with temporary.open("wb") as stream, _packed(stream, path) as packed:
-                packed.writelines(_chunks(content))
+            with temporary.open("wb") as stream:
+                stream.writelines(_chunks(content))
             _flush_to_disk(temporary)
             temporary.replace(path)
             _flush_to_disk(path.parent)
@@ -356,14 +356,9 @@ def _is_packed(path: Path) -> bool:
     return path.suffix.lower() == ".gz"
 
 
-@contextlib.contextmanager
-def _packed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+def _packed(stream: BinaryIO, path: Path) -> contextlib.AbstractContextManager[Any]:
     """The stream, packed by gzip if the name of its file ends in .gz. Equal content gives equal bytes."""
-    if not _is_packed(path):
-        yield stream
-        return
-    with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as packed:
-        yield packed  # type: ignore[misc]
+    return gzip.GzipFile("", "wb", 9, stream, 0) if _is_packed(path) else contextlib.nullcontext(stream)
 
 
 def _chunks(content: str | bytes | Iterable[bytes]) -> Iterable[bytes]:

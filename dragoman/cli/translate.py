@@ -23,7 +23,7 @@ from dragoman.cli.translation.sources import InputLines, open_source, wait_for_i
 from dragoman.cli.translation.streaming import LINE_BREAK, stream_lines
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluation.flags import FLAGS
-from dragoman.files import check_target, partial_path, stream_to_file, write_file
+from dragoman.files import check_target, partial_path, stream_to_file
 from dragoman.inference.options import Details, Preserve
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
@@ -68,19 +68,15 @@ def run(arguments: Sequence[str]) -> int:
         if options.cluster:
             with notes:
                 _translate_on_cluster(options, {**wanted, **model.overrides}, write, notes)
-        elif options.format in DOCUMENTS:
-            with notes:
-                document = translate_document(source.stream, source.name, options.format, model, notes, preserve)
-            if options.output:
-                write_file(Path(options.output), document)
-            else:
-                sys.stdout.buffer.write(document)
         elif options.stream:
             with notes:
                 stream_lines(source, sys.stdout.buffer, model, notes, preserve)
         else:
             output = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
             files.enter_context(notes)  # prints its counts before the output is closed or kept in part
+            if options.format in DOCUMENTS:
+                output.write(translate_document(source.stream, source.name, options.format, model, notes, preserve))
+                return 0
             windows = translate_windows(source, model, notes, wanted)
             progress = TerminalProgress() if options.output and sys.stderr.isatty() else QUIET
             with progress.counting("translating", unit="lines"):

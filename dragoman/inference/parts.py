@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ConfigError
-from dragoman.files import remove_leftovers, write_file
+from dragoman.files import remove_leftovers, stream_to_file, write_file
 
 _JOB = "job.json"
 _CHUNK_BYTES = 1 << 20
@@ -57,7 +57,8 @@ class OutputParts:
 
     def join(self, count: int) -> None:
         """Write the output from its `count` parts, then remove the folder."""
-        write_file(self.output, self._content(count))
+        with stream_to_file(self.output) as stream:
+            stream.writelines(self._content(count))
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _part(self, number: int) -> Path:
