@@ -44,14 +44,14 @@ _OTHER_KINDS = (
 )
 
 
-def kind_of_name(path: str, has_columns: bool = False) -> str:
-    """`PAIRS` or a document format; "" if the name does not tell. `has_columns`: the user names columns of the file.
+def kind_of_name(path: str, accepted: tuple[str, ...], has_columns: bool = False) -> str:
+    """`PAIRS` or one of the `accepted` kinds; "" if the name does not tell. Raises DataError for another kind.
 
-    Raises DataError for the name of a format that is not read.
+    `has_columns`: the user names columns of the file.
     """
     suffix = Path(path.lower().removesuffix(".gz")).suffix
     found = next((kind for kind in (*_TEXT_KINDS, *_OTHER_KINDS) if suffix in kind.endings.split()), None)
-    return PAIRS if has_columns and suffix == ".txt" else _accepted(found, path, (PAIRS, *DOCUMENTS))
+    return PAIRS if has_columns and suffix == ".txt" else _accepted(found, path, (PAIRS, *accepted))
 
 
 def kind_of_start(start: bytes, name: str, accepted: tuple[str, ...] = ()) -> str:

@@ -55,12 +55,13 @@ def open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
         return InputLines(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
     if not path:
         return InputLines(standard_input(), "standard input", options.prefix, prefixes)
-    kind = kind_of_name(path, bool(options.columns)) if options.format in _ANY else ""
+    accepted = DOCUMENTS if options.format is None else ()
+    kind = kind_of_name(path, accepted, bool(options.columns)) if options.format in _ANY else ""
     stream = files.enter_context(open_bytes(Path(path), encoding))
     start = _start_of(stream)
     refuse_utf16(start, path)
     if not kind and options.format in _ANY:
-        kind = kind_of_start(start, path, DOCUMENTS)
+        kind = kind_of_start(start, path, accepted)
     if not kind and options.format not in DOCUMENTS:
         _refuse_other_encoding(start, path)
     return InputLines(stream, path, options.prefix, prefixes, kind)

@@ -246,9 +246,16 @@ def test_a_file_in_another_encoding_is_refused(tmp_path: Path, capfd: pytest.Cap
         assert "standard input is not UTF-8" in refused(capfd=capfd)
 
 
+# The buffer of the last ends after two of the three bytes of a character.
+BYTES = [b"Gr\xfcn\n", b"one\n" * 150 + b"Gr\xfc\xdfe\n", ("\n" + ("G" + "€" * 40 + "\n") * 40).encode()]
+
+
 @pytest.mark.usefixtures("languages")
-@pytest.mark.parametrize("content", [b"Gr\xfcn\n", b"one\n" * 300 + b"Gr\xfc\xdfe\n" * 3, "Grüße\n".encode() * 60_000])
-def test_single_bad_bytes_become_a_note(content: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("content", BYTES, ids=range(3))
+def test_single_bad_bytes_become_a_note(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dragoman.text.lines._BUFFER_BYTES", 4096)
     (tmp_path / "in").write_bytes(content)
     assert run_command(["translate", "model", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out").read_text() == content.decode("utf-8", "replace")
@@ -281,6 +288,8 @@ def test_a_document_is_known_by_its_name_or_start(tmp_path: Path, capfd: pytest.
         assert translated(tmp_path / name, SUBTITLES, capfd=capfd) == SUBTITLES
     as_text = translated(tmp_path / "film.srt", SUBTITLES, "--format", "text", "--no-protect", capfd=capfd)
     assert as_text == SUBTITLES
+    said = refused("--input", str(tmp_path / "film.srt"), "--format", "jsonl", capfd=capfd)
+    assert "holds SRT, not lines of text. Add `--format srt`." in said
     for others in (["--flags"], ["--cluster", "local", "--output", str(tmp_path / "out")], ["--stream"]):
         assert run_command(["translate", "model", "--input", str(tmp_path / "film.srt"), *others]) == 2
         assert f"`--format srt` and `{others[0]}` must not both be given." in capfd.readouterr().err
