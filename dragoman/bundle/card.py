@@ -8,6 +8,7 @@ Versions differ in their fields. So a missing field has its default, and an unkn
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -15,10 +16,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 from dragoman.config.fields import quote_value
 from dragoman.errors import ModelError
 from dragoman.records import Score
+from dragoman.text.doctor.languages import language_of_side
 from dragoman.text.surrogates import replace_surrogates
 
 # A card has a few kB. The limit keeps a wrong file from filling the memory.
 _MOST_BYTES = 1 << 20
+_SURE_SHARE = 0.9
+"""The share of a side that must be in one language, or similar ones, for the card to state it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Card:
     Attributes
     ----------
     src_lang, tgt_lang
-        Language codes.
+        Language codes. If the settings do not state them, training finds them in the text.
     parameters
         The number of trained numbers. A tied tensor counts once.
     src_vocab_size, tgt_vocab_size
@@ -82,6 +86,11 @@ class Card:
     lineage: tuple[str, ...] = ()
     teachers: tuple[str, ...] = ()
     credit: str = ""
+
+    def with_languages_of(self, *sides: Sequence[str]) -> "Card":
+        """The card with each missing language found in the lines of its side, sources and targets, if it is clear."""
+        found = [side.language if side.share >= _SURE_SHARE else "" for side in map(language_of_side, sides)]
+        return replace(self, src_lang=self.src_lang or found[0], tgt_lang=self.tgt_lang or found[1])
 
     def with_scores(self, data: str, scores: list[Score]) -> "Card":
         """The card with new scores on a data set, which replace earlier scores on it."""

@@ -53,7 +53,7 @@ def check_settings(config: Config, folder: Path, tables: Sequence[str], model: s
     Languages that the data or the model does not state are not compared. In the error, `model` names the model and
     `setting` the setting that selects it.
     """
-    base, card = read_settings(folder), read_card(folder)
+    base = read_settings(folder)
     free = FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}
     for table in tables:
         asked, has = (asdict(getattr(one, table)) for one in (config, base))
@@ -65,7 +65,7 @@ def check_settings(config: Config, folder: Path, tables: Sequence[str], model: s
                 f"Leave it out, or train without {setting}."
             )
     for side in ("src_lang", "tgt_lang"):
-        given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(card, side)))
+        given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(base.data, side)))
         if given and known and len(given) == len(known) and given != known:
             raise ConfigError(
                 f"`data.{side}` is {given}, but {model} has {known}. "
@@ -74,9 +74,9 @@ def check_settings(config: Config, folder: Path, tables: Sequence[str], model: s
 
 
 def model_languages(path: str) -> tuple[str, str]:
-    """Return the source and target language of the model at `path`, each "" if its card has none."""
-    card = read_card(resolve_model_folder(Path(path)))
-    return card.src_lang, card.tgt_lang
+    """Return the stated source and target language of the model at `path`, each "" if it was not stated."""
+    data = read_settings(resolve_model_folder(Path(path))).data
+    return data.src_lang, data.tgt_lang
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
+from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
 from dragoman.training.run.checkpoint import set_weights
@@ -206,7 +207,7 @@ def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: Run
 
 def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
     report = data.cleaning
-    return Card(
+    card = Card(
         src_lang=config.data.src_lang,
         tgt_lang=config.data.tgt_lang,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -220,3 +221,5 @@ def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
         precision=config.train.precision,
         versions=(("dragoman", __version__), *((name, version(name)) for name in _PACKAGES)),
     )
+    sample = validation_data(data).texts(LANGUAGE_SAMPLE_LINES)
+    return card.with_languages_of(*sample) if config.data.check_languages else card

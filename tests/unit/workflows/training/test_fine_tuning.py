@@ -120,9 +120,9 @@ def test_replay_data_without_a_model_is_refused(
 def _state_languages(folder: Path) -> None:
     from dataclasses import replace
 
-    from dragoman.bundle import replace_card
-
-    replace_card(folder, replace(TrainedModel.load(folder, "cpu").card, src_lang="en", tgt_lang="de"))
+    trained = TrainedModel.load(folder, "cpu")
+    data = replace(trained.config.data, src_lang="en", tgt_lang="de")
+    replace(trained, config=replace(trained.config, data=data)).save(folder)
 
 
 def test_a_run_that_samples_translations_is_validated_with_beam_search(model_folder: Path, tmp_path: Path) -> None:

@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bundle.card import read_card
+from dragoman.bundle.folder import read_settings
+from dragoman.cli.main import run_command
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
 from dragoman.training.run.log import LogDisplay
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.progress import Progress
+from dragoman.workflows.training.fine_tuning import model_languages
 from dragoman.workflows.training.results import FinalScores, PairCounts, TrainingResult
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 from dragoman.workflows.training.training import train_run
@@ -106,3 +111,23 @@ def test_a_frozen_setting_is_refused_before_the_corpus_is_read(small_run: RunReq
     with pytest.raises(CheckpointError, match=r"is a run with `model\.d_model` = 16, but now it is 32"):
         resolve_run(other, progress)
     assert progress.notes == []
+
+
+def test_languages_found_in_the_text_are_in_the_card_and_judge_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pairs = load_phrasebook().generate(seed=1, count=150)
+    for name, texts in (("one", [pair.src for pair in pairs]), ("two", [pair.tgt for pair in pairs])):
+        Path(name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        Path(f"{name}-test").write_text("".join(f"{text}\n" for text in texts[:20]), encoding="utf-8")
+    overrides = {"data.train_src": "one", "data.train_tgt": "two", "data.dev_fraction": "0.3"}
+    result = train_run(resolve_run(RunRequest(overrides=SETTINGS | overrides, out=tmp_path / "run")))
+    assert result is not None
+    card, data = read_card(result.model), read_settings(result.model).data
+    assert (card.src_lang, card.tgt_lang) == ("en", "de")
+    assert (data.src_lang, data.tgt_lang) == model_languages("run") == ("", "")
+    assert "# Translation model, en to de" in (result.model / "card.md").read_text("utf-8")
+    assert run_command(["evaluate", "run", "--src", "two-test", "--ref", "one-test"]) == 2
+    assert "two-test looks like German (de), not like English (en)" in capsys.readouterr().err
+    assert run_command(["evaluate", "run", "--src", "one-test", "--ref", "two-test"]) == 0
