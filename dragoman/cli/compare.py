@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, file_name, layout_from
-from dragoman.cli.evaluate import add_scoring_flags
+from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, test_files
 from dragoman.cli.models import model_request
 from dragoman.display import text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
@@ -21,16 +21,18 @@ from dragoman.workflows.progress import TerminalProgress
 def run(arguments: Sequence[str]) -> int:
     """Print the comparison. Returns the exit code."""
     options = build_parser().parse(arguments)
+    src, ref = test_files(options, "--src", "--ref")
     request = ComparisonRequest(
         a=options.a,
         b=options.b,
-        src=options.src,
-        ref=options.ref,
+        src=src,
+        ref=ref,
         models=model_request([], options),
         train=options.train or "",
         layout=layout_from(options),
         tokenize=options.tokenize or "",
         check_languages=options.check_languages,
+        check_lines=options.check_lines,
     )
     announce_compiling()
     comparison = compare_systems(request, TerminalProgress())
@@ -54,8 +56,7 @@ def build_parser() -> ArgumentParser:
     text = "Model folder, run, or file with one translation per line"
     for name in ("a", "b"):
         parser.add_argument(name, metavar=name.upper(), help=text)
-    parser.add_flag("--src", "FILE", "Source side of the test, one sentence per line", file_name, required=True)
-    parser.add_flag("--ref", "FILE", "Target side of the test, one sentence per line", file_name, required=True)
+    add_test_flags(parser, "--tgt", "--ref")
     parser.add_flag("--train", "FILE", "Target side of the training text, to group words by frequency", file_name)
     parser.add_switch("--json", "Print JSON instead of tables")
     add_scoring_flags(parser)

@@ -1,11 +1,13 @@
 """``dragoman evaluate``: score a model on a test, or a file of translations, with BLEU, chrF and TER."""
 
+import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
 from dragoman.cli.models import add_model_flags, model_request
+from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
@@ -15,15 +17,18 @@ from dragoman.workflows.progress import TerminalProgress
 def run(arguments: Sequence[str]) -> int:
     """Print the scores. Returns the exit code."""
     options = build_parser().parse(arguments)
+    src, ref = test_files(options, "--ref")
     request = EvaluationRequest(
-        ref=options.ref,
-        src=options.src or "",
+        ref=ref,
+        src=src,
         hyp=options.hyp or "",
         model=model_request([options.model] if options.model else [], options),
         train=tuple(options.train or ()),
+        terms=options.terms or "",
         layout=layout_from(options),
         tokenize=options.tokenize or "",
         check_languages=options.check_languages,
+        check_lines=options.check_lines,
         checklist=options.checklist,
     )
     announce_compiling()
@@ -36,18 +41,37 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         "evaluate",
         "dragoman evaluate run --src test.en --ref test.de",
-        "dragoman evaluate --hyp translations.txt --ref test.de",
+        "dragoman evaluate --hyp translations.txt --data test.tsv",
     )
     parser.add_argument("model", nargs="?", metavar="MODEL", help="Model folder or run")
-    parser.add_flag("--src", "FILE", "Source side of the test, one sentence per line", file_name)
-    parser.add_flag("--ref", "FILE", "Target side of the test, one sentence per line", file_name, required=True)
+    add_test_flags(parser, "--tgt", "--ref")
     parser.add_flag("--hyp", "FILE", "Translations to score, instead of a model", file_name)
-    text = "Training text (source or both sides); adds scores without leaks"
-    parser.add_argument("--train", metavar="FILE", nargs="+", help=text)
+    parser.add_argument("--train", metavar="FILE", nargs="+", help="Training text; adds scores without leaks")
+    parser.add_flag("--terms", "FILE", "Terminology: lines of source<TAB>translation", file_name)
     parser.add_switch("--checklist", "Count errors by kind: numbers, names, negation, capitals, final dots")
     parser.add_switch("--json", "Print JSON instead of lines")
     add_scoring_flags(parser)
     return parser
+
+
+def add_test_flags(parser: ArgumentParser, *target: str) -> None:
+    """``--src``, the names of the flag for the target side, and ``--data``."""
+    parser.add_flag("--src", "FILE", "Source side of the test, one sentence per line", file_name)
+    text = "Target side of the test, one sentence per line"
+    parser.add_argument(*target, metavar="FILE", help=text, type=file_name, dest="ref")
+    parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
+
+
+def test_files(options: argparse.Namespace, *needed: str) -> tuple[str, str]:
+    """The files of the sources and the references, twice the same one for ``--data``, or "". Raises ConfigError."""
+    if options.data and (options.src or options.ref):
+        raise ConfigError("`--data` has both sides, so no other file of the test can be given. Leave one out.")
+    src, ref = options.data or options.src or "", options.data or options.ref or ""
+    if missing := [flag for flag in needed if not (src if flag == "--src" else ref)]:
+        flags = ", ".join(f"`{flag}`" for flag in missing)
+        advice = "Name two aligned files, or one file with both sides as `--data`."
+        raise ConfigError(f"{flags} {'are' if len(missing) > 1 else 'is'} missing. {advice}")
+    return src, ref
 
 
 def add_scoring_flags(parser: ArgumentParser) -> None:
@@ -57,6 +81,8 @@ def add_scoring_flags(parser: ArgumentParser) -> None:
     parser.add_choice("--tokenize", ("13a", "intl", "zh", "char", "none"), text)
     text = "Accept files that seem to be in the wrong language"
     parser.add_argument("--no-language-check", dest="check_languages", action="store_false", help=text)
+    text = "Accept translations that seem to shift against the references by lines"
+    parser.add_argument("--no-line-check", dest="check_lines", action="store_false", help=text)
     add_layout_flags(parser)
     add_model_flags(parser)
 

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
+from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
+from dragoman.cli.evaluate import add_test_flags, test_files
 from dragoman.cli.models import add_model_flags, check_search_flags, model_request
 from dragoman.config import SETTINGS, WITHOUT_SAMPLING
 from dragoman.kernels.compiling import announce_compiling
@@ -26,10 +27,11 @@ def run(arguments: Sequence[str]) -> int:
     """Print a line for each pair. Returns the exit code."""
     options = build_parser().parse(arguments)
     check_search_flags(options)
-    texts = read_test(options.src, options.tgt, layout_from(options))
+    src, tgt = test_files(options, "--src", "--tgt")
     announce_compiling()
     request = model_request(options.model, options)
     model = load_model(replace(request, overrides=_NO_SAMPLES | dict(request.overrides)), TerminalProgress())
+    texts = read_test(src, tgt, layout_from(options), known=(model.src_lang, model.tgt_lang))
     write = _json_line if options.json else _line
     for pairs in chunks(zip(texts.sources, texts.references, strict=True), _PAIRS_AT_ONCE):
         sources, targets = zip(*pairs, strict=True)
@@ -46,8 +48,7 @@ def build_parser() -> ArgumentParser:
     )
     text = "Model folder or run; several average their probabilities"
     parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
-    parser.add_flag("--src", "FILE", "Source texts, one per line", file_name, required=True)
-    parser.add_flag("--tgt", "FILE", "Their translations, one per line", file_name, required=True)
+    add_test_flags(parser, "--ref", "--tgt")
     parser.add_switch("--json", "Print JSON with the tokens: an object per line")
     parser.start_section("More flags")
     add_layout_flags(parser)

@@ -4,26 +4,39 @@ A system is a model or a file of translations. The metrics and significance test
 `dragoman.evaluation.comparison`; this module reads the test, translates it and checks the languages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.bundle import is_built_in, resolve_model_folder
+from dragoman.bundle.card import read_card
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import Comparison, compare_outputs
 from dragoman.evaluation.metrics import tokenizer_for
+from dragoman.evaluation.outputs import without_columns
+from dragoman.languages import name_with_code
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import check_direction, read_side, texts_of_side
-from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language
+from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_FLAG, check_same_language, language_of_side
 from dragoman.text.lines import prefetch_first
-from dragoman.workflows.evaluation import EvaluationTexts, check_test_languages, read_test
+from dragoman.workflows.evaluation import (
+    EvaluationTexts,
+    check_outputs,
+    check_test_languages,
+    read_test,
+)
 from dragoman.workflows.models import ModelRequest, load_model
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
     from dragoman.inference.translator import Translator
+
+# Training text is the source side if it has at least this share of the sources' words, and more than twice the share of
+# the references' words.
+_LEAST_KNOWN, _MUCH_MORE = 0.1, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,8 @@ class ComparisonRequest:
     a, b
         The systems: each a model folder, a run, a loaded translator, or a file with one translation per line.
     src, ref
-        The files of the sources and the references. Of files with both sides, the source or target is read.
+        The files of the sources and the references. Of files with both sides, the source or target is read: `src` and
+        `ref` may be one file.
     models
         How to translate with the systems that are models. Its `paths` are not used.
     train
@@ -46,6 +60,8 @@ class ComparisonRequest:
         SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
     check_languages
         Whether a text that is clearly in another language than expected is an error.
+    check_lines
+        Whether translations that shift against the references by lines are an error.
     """
 
     a: "str | Translator"
@@ -57,6 +73,7 @@ class ComparisonRequest:
     layout: Layout = PLAIN
     tokenize: str = ""
     check_languages: bool = True
+    check_lines: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +106,15 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
     ConfigError
         If a setting is invalid, or is meant for a model while both systems are files.
     DataError
-        If a file is missing, has another number of lines than the test, or is clearly in the wrong language.
+        If a file is missing, has another number of lines than the test, shifts against the references, or is clearly in
+        the wrong language.
     ModelError
         If a model is missing or damaged.
     """
     request.models.check()
-    test = read_test(request.src, request.ref, request.layout)
-    training_text = None
-    if request.train:
-        languages = test.src_lang, test.tgt_lang
-        training_text = prefetch_first(texts_of_side(Path(request.train), 1, *languages, request.layout))
-    written = _read_translations(request, len(test.sources))
+    test = read_test(request.src, request.ref, request.layout, known=_model_languages(request))
+    training_text = _open_training_text(request, test) if request.train else None
+    written = _read_translations(request, len(test.sources), progress)
     a, b = (
         _translate(system, test, request, progress) if output is None else output
         for system, output in zip((request.a, request.b), written, strict=True)
@@ -111,11 +126,50 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
         for name, output in zip((request.a, request.b), written, strict=True):
             if output is not None:  # a model's output is never the wrong file, however bad it is
                 check_same_language(output.texts, test.references, str(name), SKIP_FLAG)
+    for name, output, found in zip((request.a, request.b), (a, b), written, strict=True):
+        names = str(name) if found else f"{request.src}, translated by {name},", request.ref
+        check_outputs(output.texts, test.references, names, request.check_lines, progress)
     tokenize = request.tokenize or tokenizer_for(lang)
     return compare_outputs(test.sources, test.references, a.texts, b.texts, tokenize, training_text)
 
 
-def _read_translations(request: ComparisonRequest, num_sources: int) -> list[_Output | None]:
+def _model_languages(request: ComparisonRequest) -> tuple[str, str]:
+    """The languages of the first system that is a model folder or a run, or ("", "")."""
+    for path in (Path(system) for system in (request.a, request.b) if isinstance(system, str)):
+        if path.is_dir() or is_built_in(path):
+            card = read_card(resolve_model_folder(path))
+            return card.src_lang, card.tgt_lang
+    return "", ""
+
+
+def _open_training_text(request: ComparisonRequest, test: EvaluationTexts) -> Iterator[str]:
+    """Open the target side of the training text. Raises DataError if its first lines are the source side instead."""
+    languages = test.src_lang, test.tgt_lang
+    lines = prefetch_first(texts_of_side(Path(request.train), 1, *languages, request.layout))
+    sample = list(islice(lines, LANGUAGE_SAMPLE_LINES))
+    if request.check_languages:
+        seen = _distinct_words(sample)
+        of_src, of_ref = (
+            len(words & seen) / max(len(words), 1) for words in map(_distinct_words, (test.sources, test.references))
+        )
+        if of_src > _LEAST_KNOWN and of_src > _MUCH_MORE * of_ref:
+            language = language_of_side(sample).language
+            looks = (
+                f"looks like {name_with_code(language)}, the source side" if language else "looks like the source side"
+            )
+            raise DataError(
+                f"{request.train} {looks}: it has {of_src:.0%} of the words of the sources, but {of_ref:.0%} of those "
+                f"of the references. Name the target side with `--train`; if it is right, add {SKIP_FLAG}."
+            )
+        check_same_language(sample, test.references, request.train, SKIP_FLAG)
+    return chain(sample, lines)
+
+
+def _distinct_words(lines: Sequence[str]) -> set[str]:
+    return {word for line in lines for word in line.casefold().split()}
+
+
+def _read_translations(request: ComparisonRequest, num_sources: int, progress: Progress) -> list[_Output | None]:
     """Read the translations of both systems: None for a model."""
     written: list[_Output | None] = []
     for system in (request.a, request.b):
@@ -137,7 +191,7 @@ def _read_translations(request: ComparisonRequest, num_sources: int) -> list[_Ou
                 f"{path} has {len(outputs)} lines, but {request.src} has {num_sources}. Give one translation per "
                 "line, or name a model folder."
             )
-        written.append(_Output(outputs))
+        written.append(_Output(without_columns(outputs, system, progress.note)))
     if None not in written and (given := list(request.models.overrides)):
         raise ConfigError(f"`{flag_of(given[0])}` needs a model, but both systems are files. Leave it out.")
     return written

@@ -6,22 +6,35 @@ scores it a second time without the sentences that training text contains.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
 from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from dragoman.config.loading import flag_of
 from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for
+from dragoman.evaluation.outputs import without_columns, writing_differences
 from dragoman.text.corpus.layout import PLAIN, Layout
-from dragoman.text.corpus.opening import check_direction, holds_pairs, open_aligned, read_side, texts_of_side
+from dragoman.text.corpus.opening import (
+    check_direction,
+    has_both_sides,
+    holds_pairs,
+    open_aligned,
+    open_corpus,
+    read_side,
+    texts_of_side,
+)
 from dragoman.text.corpus.splitting import chunks
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
+from dragoman.text.doctor.slides import compare_sides
+from dragoman.text.documents.terms import Terms
 from dragoman.text.lines import prefetch_first
 from dragoman.workflows.models import ModelRequest, load_model
 from dragoman.workflows.progress import QUIET, Progress
@@ -40,7 +53,7 @@ class EvaluationRequest:
     ref
         The file of the references.
     src
-        The file of the sources. Of files with both sides, the source or target is read.
+        The file of the sources. It may be the same file as `ref`: of a file with both sides, one side is read.
     hyp
         A file of translations to score instead of a model.
     model
@@ -48,12 +61,16 @@ class EvaluationRequest:
     train
         Files of training text. The scores are then also computed without the test sentences that these files contain.
         Needs `src`.
+    terms
+        A file of required translations for the model to use.
     layout
         Columns and encoding of the files.
     tokenize
         SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
     check_languages
         Whether a text that is clearly in another language than expected is an error.
+    check_lines
+        Whether translations that shift against the references by lines are an error.
     checklist
         Whether to count the model's mistakes with numbers, names, negation and similar phenomena
         (`dragoman.evaluation.checklists`). Needs a model.
@@ -64,9 +81,11 @@ class EvaluationRequest:
     hyp: str = ""
     model: ModelRequest = field(default_factory=ModelRequest)
     train: tuple[str, ...] = ()
+    terms: str = ""
     layout: Layout = PLAIN
     tokenize: str = ""
     check_languages: bool = True
+    check_lines: bool = True
     checklist: bool = False
 
 
@@ -149,7 +168,7 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
     ConfigError
         If the request names both a model and translations, or neither, or if a setting is invalid.
     DataError
-        If a file cannot be read, if the files have different lengths, or if one is clearly in the wrong language.
+        If a file cannot be read or is clearly in the wrong language, or if files differ in length or shift by lines.
     ModelError
         If the model is missing or damaged.
     """
@@ -157,29 +176,36 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
     request.model.check()
     findings: list[PhenomenonCount] = []
     if request.hyp:
-        test, hypotheses = _read_translated_test(request)
+        test, hypotheses = _read_translated_test(request, progress)
         training = _open_training_text(request, test)
         if request.check_languages:
             _check_side(test.references, test.tgt_lang, request.ref, progress)
             check_same_language(hypotheses, test.references, request.hyp, SKIP_FLAG)
     else:
-        test = read_test(request.src, request.ref, request.layout)
+        terms = Terms.load(request.terms, request.layout.encoding) if request.terms else None
         model = load_model(request.model, progress)
+        test = read_test(request.src, request.ref, request.layout, known=(model.src_lang, model.tgt_lang))
         check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
         languages = model.src_lang or test.src_lang, model.tgt_lang or test.tgt_lang
         test = EvaluationTexts(test.sources, test.references, *languages)
+        if terms and not any(map(terms.find, test.sources)):
+            progress.note(
+                f"the test has none of the {len(terms.pairs):,} terms in {request.terms}; check their columns"
+            )
         training = _open_training_text(request, test)
         if request.check_languages:
             check_test_languages(test, request.src, request.ref, progress)
-        translate = partial(model.translator.translate, **model.overrides)
+        translate = partial(model.translator.translate, terms=terms, **model.overrides)
         with progress.counting("translating", len(test.sources)):
-            hypotheses = model.translator.translate(test.sources, **model.overrides)
+            hypotheses = model.translator.translate(test.sources, terms=terms, **model.overrides)
         if request.checklist:
             findings = check_phenomena(test.sources, test.references, hypotheses, translate, *languages)
+    names = request.hyp or f"the translated {request.src}", request.ref
+    check_outputs(hypotheses, test.references, names, request.check_lines, progress)
     score = partial(score_outputs, tokenize=request.tokenize or tokenizer_for(test.tgt_lang), intervals=True)
     whole, rest = score(hypotheses, test.references), None
     if training:
-        places = _places_without_leaks(test.sources, training, progress)
+        places = _places_without_leaks(test, training, progress)
         if places:
             rest = score([hypotheses[place] for place in places], [test.references[place] for place in places])
         else:
@@ -202,48 +228,78 @@ def _check(request: EvaluationRequest) -> None:
         return
     if request.train and not src:
         raise ConfigError("`--train` needs `--src`, because leaks are found in the test's sources. Give both.")
-    for name, given in (("MODEL", request.model.paths), ("`--src`", src and not request.train)):
-        if given:
-            raise ConfigError(f"{name} and `--hyp` must not both be given. Leave one out.")
+    if request.model.paths:
+        raise ConfigError("MODEL and `--hyp` must not both be given. Leave one out.")
     if os.path.exists(ref) and os.path.exists(hyp) and os.path.samefile(hyp, ref):
         raise ConfigError(f"`--hyp` and `--ref` must not be the same file, but both are {ref}.")
     if overrides := list(request.model.overrides):
         raise ConfigError(f"`{flag_of(overrides[0])}` needs a model, but `--hyp` is given. Leave one out.")
+    if request.terms:
+        raise ConfigError("`--terms` needs a model to translate with them. Give MODEL and `--src`, not `--hyp`.")
     if request.checklist:
         raise ConfigError("`--checklist` needs a model to translate more texts. Give MODEL and `--src`, not `--hyp`.")
 
 
-def read_test(first: str, second: str, layout: Layout, sides: tuple[int, int] = (0, 1)) -> EvaluationTexts:
+def read_test(
+    first: str, second: str, layout: Layout, sides: tuple[int, int] = (0, 1), known: tuple[str, str] = ("", "")
+) -> EvaluationTexts:
     """Read the sources and references of a test from two files. Raises DataError if their lengths differ.
 
-    Of a file with both sides, only one side is read: `sides` has 0 for the source and 1 for the target.
+    Of a file with both sides, only one side is read: `sides` has 0 for the source and 1 for the target. If `first` and
+    `second` are the same file, it has both sides, and the languages in `known` tell which is which.
     """
-    if not any(map(holds_pairs, (Path(first), Path(second)))):
-        corpus = open_aligned(first, second, encoding=layout.encoding)
+    paths = Path(first), Path(second)
+    if first == second and all(known) and has_both_sides(paths[0]):
+        src, tgt = (list(texts_of_side(paths[0], side, *known, layout)) for side in sides)
+        return EvaluationTexts(src, tgt, *known)
+    if first == second or not any(map(holds_pairs, paths)):
+        is_one = first == second
+        corpus = open_corpus(first, layout=layout) if is_one else open_aligned(*paths, encoding=layout.encoding)
         pairs = list(corpus.pairs())
         sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         return EvaluationTexts(sources, references, corpus.src_lang, corpus.tgt_lang)
     (one, one_lang), (other, other_lang) = (
-        read_side(Path(path), side, layout) for path, side in zip((first, second), sides, strict=True)
+        read_side(path, side, layout) for path, side in zip(paths, sides, strict=True)
     )
     if len(one) != len(other):
         raise DataError(f"{first} has {len(one)} texts, but {second} has {len(other)}. Give files of the same test.")
     return EvaluationTexts(one, other, one_lang, other_lang)
 
 
-def _read_translated_test(request: EvaluationRequest) -> tuple[EvaluationTexts, Sequence[str]]:
+def _read_translated_test(request: EvaluationRequest, progress: Progress) -> tuple[EvaluationTexts, Sequence[str]]:
     """Read the test and the translations in `hyp`. The test has sources only if `src` is given."""
-    found = read_test(request.hyp, request.ref, request.layout, (1, 1))
-    hypotheses, src_lang = found.sources, ""
-    sources: Sequence[str] = ()
-    if request.src:
-        sources, src_lang = read_side(Path(request.src), 0, request.layout)
-        if len(sources) != len(hypotheses):
-            raise DataError(
-                f"{request.src} has {len(sources)} lines, but {request.hyp} has {len(hypotheses)} translations. Give "
-                "the source of the same test."
-            )
-    return EvaluationTexts(sources, found.references, src_lang, found.tgt_lang), hypotheses
+    hypotheses: Sequence[str]
+    if request.src == request.ref:
+        test = read_test(request.src, request.ref, request.layout)
+        hypotheses, _ = read_side(Path(request.hyp), 1, request.layout)
+    else:
+        found = read_test(request.hyp, request.ref, request.layout, (1, 1))
+        sources, src_lang = read_side(Path(request.src), 0, request.layout) if request.src else (list[str](), "")
+        test, hypotheses = replace(found, sources=sources, src_lang=src_lang), found.sources
+    if request.src and len(test.sources) != len(hypotheses):
+        raise DataError(
+            f"{request.src} has {len(test.sources)} lines, but {request.hyp} has {len(hypotheses)} translations. Give "
+            "the source of the same test."
+        )
+    return test, without_columns(hypotheses, request.hyp, progress.note)
+
+
+def check_outputs(
+    outputs: Sequence[str], references: Sequence[str], names: tuple[str, str], check_lines: bool, progress: Progress
+) -> None:
+    """Raise DataError if outputs and references shift against each other by lines. Note differences in writing.
+
+    `names` has the names of the outputs and of the references.
+    """
+    for difference in writing_differences(outputs, references, names):
+        progress.note(f"warning: {difference}")
+    count = len(outputs)
+    if check_lines and (slides := compare_sides(lambda: (outputs, references), count, count).slides):
+        start, end = slides[0].line, slides[1].line - 1 if len(slides) > 1 else count
+        raise DataError(
+            f"from about line {start:,} to {end:,}, line n of {names[0]} belongs to line n{slides[0].after:+d} of "
+            f"{names[1]}, so scores mean nothing. Correct the files there; if they are right, add `--no-line-check`."
+        )
 
 
 def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Progress = QUIET) -> None:
@@ -251,6 +307,8 @@ def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Pr
 
     Similar languages are only a note. `src` and `ref` are the names of the files, for the error.
     """
+    if src == ref:
+        src, ref = (f"the {side} of {src} (choose with `--columns`)" for side in ("source", "target"))
     _check_side(test.sources, test.src_lang, src, progress, test.tgt_lang)
     _check_side(test.references, test.tgt_lang, ref, progress, test.src_lang)
 
@@ -260,21 +318,35 @@ def _check_side(lines: Sequence[str], stated: str, file: str, progress: Progress
         progress.note(f"warning: {note}")
 
 
-def _open_training_text(request: EvaluationRequest, test: EvaluationTexts) -> list[Iterator[str]]:
-    """Open the sources of each training text. Raises DataError for a file that cannot be read."""
-    languages = test.src_lang, test.tgt_lang
-    return [prefetch_first(texts_of_side(Path(path), 0, *languages, request.layout)) for path in request.train]
+def _open_training_text(request: EvaluationRequest, test: EvaluationTexts) -> list[tuple[Iterator[str], bool]]:
+    """The texts of each training file, and whether they are only one side. Raises DataError for an unreadable file."""
+    found = []
+    for path in map(Path, request.train):
+        sides = (0, 1) if has_both_sides(path) else (0,)
+        texts = [texts_of_side(path, side, test.src_lang, test.tgt_lang, request.layout) for side in sides]
+        found.append((prefetch_first(chain.from_iterable(texts)), len(sides) == 1))
+    return found
 
 
-def _places_without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]], progress: Progress) -> list[int]:
-    """Return the indices of the sources that the training text does not contain. Notes how many it contains."""
-    overlap = Overlap(sources)
-    for chunk in chunks(chain.from_iterable(training), _CHUNK_LINES):
-        overlap.add(chunk)
-    lines = overlap.near()
-    leaked, exact = int((lines > 0).sum()), int((overlap.exact() > 0).sum())
+def _places_without_leaks(
+    test: EvaluationTexts, training: Sequence[tuple[Iterator[str], bool]], progress: Progress
+) -> list[int]:
+    """Return the indices of the test sentences that the training text does not contain. Notes how many it contains.
+
+    The sources decide, as in training: many share a reference. A file of one side may also contain the references.
+    """
+    overlaps = {"sources": Overlap(test.sources), "references": Overlap(test.references)}
+    for texts, is_one_side in training:
+        for chunk in chunks(texts, _CHUNK_LINES):
+            for overlap in list(overlaps.values())[: 1 + is_one_side]:
+                overlap.add(chunk)
+    near = {name: overlap.near() > 0 for name, overlap in overlaps.items()}
+    exact = np.any([overlap.exact() > 0 for overlap in overlaps.values()], axis=0)
+    lines = near["sources"] | near["references"]
+    leaked, count = int(lines.sum()), len(lines)
+    names = " or ".join(name for name, found in near.items() if found.any()) or "sources"
     progress.note(
-        f"{leaked:,} of {len(sources):,} test sources ({leaked / len(sources):.1%}) are in the training "
-        f"text, {exact:,} exactly and the others except for a word, case or punctuation"
+        f"{leaked:,} of {count:,} test {names} ({leaked / count:.1%}) are in the training text, {int(exact.sum()):,} "
+        "exactly and the others except for a word, case or punctuation"
     )
-    return [place for place, line in enumerate(lines.tolist()) if not line]
+    return np.flatnonzero(~lines).tolist()

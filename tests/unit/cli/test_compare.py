@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.main import run_command
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
@@ -117,3 +118,38 @@ def test_pipes_are_read_once(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--hyp", "out.de", "--ref", "test.de", "--src", "test.en", "--train", pipes[1]]
     assert run_command(["evaluate", *arguments]) == 0
     assert "4 of 4 test sources (100.0%)" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("name", ["train.en", "train", "train.tsv"])
+def test_training_text_of_the_source_side_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = load_phrasebook().generate(seed=7, count=250)
+    write("test.en", [pair.src for pair in pairs[:50]])
+    for file in ("test.de", "out.de"):
+        write(file, [pair.tgt for pair in pairs[:50]])
+    training = pairs[50:]
+    write(name, [f"{pair.tgt}\t{pair.src}" if name.endswith("tsv") else pair.src for pair in training])
+    write("train.de", [pair.tgt for pair in training])
+    write("train.fr", ["Je voudrais deux billets pour le train de ce soir, s'il vous plaît."] * 30)
+    command = ["compare", "out.de", "out.de", "--src", "test.en", "--ref", "test.de"]
+    assert run_command([*command, "--train", name]) == 2
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert f"{name} looks like English (en), the source side" in answer.err
+    assert run_command([*command, "--train", name, "--no-language-check"]) == 0
+    assert run_command([*command, "--train", "train.de"]) == 0
+    capsys.readouterr()
+    assert run_command([*command, "--train", "train.fr"]) == 2
+    assert "train.fr looks like French (fr), but the references look like German (de)" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("files")
+def test_a_source_side_in_an_unknown_language_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train").write_text("one two three\nfour five six\n", encoding="utf-8")
+    test = ["--src", "test.en", "--ref", "test.de"]
+    assert run_command(["compare", "out.de", "out.de", *test, "--train", "train"]) == 2
+    assert "train looks like the source side" in capsys.readouterr().err
+
+
+def write(name: str, lines: list[str]) -> None:
+    Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
