@@ -184,7 +184,8 @@ def test_contradictions_are_refused_before_anything_is_written(
 ) -> None:
     first = TrainedModel.load(teachers[0], "cpu")
     if "--src-lang" in flags:
-        replace_card(teachers[0], replace(first.card, src_lang="en", tgt_lang="de"))
+        data = replace(first.config.data, src_lang="en", tgt_lang="de")
+        replace_card(teachers[0], first.card, replace(first.config, data=data))
     places = {"FIRST": str(teachers[0]), "SECOND": str(teachers[1])}
     for name in ("STRANGER", "SHORT"):
         if name in flags:
