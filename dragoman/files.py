@@ -302,7 +302,8 @@ def disk_errors(path: Path) -> Iterator[None]:
                 f"{path} could not be written: no space left on the disk. Free some space, and repeat the command."
             ) from error
         if error.errno in _DISK_ERRORS:
-            raise ResourceError(f"{path} could not be written: {error.strerror}. Choose another folder.") from error
+            advice = "Raise the limit: `ulimit -f unlimited`" if error.errno == errno.EFBIG else "Choose another folder"
+            raise ResourceError(f"{path} could not be written: {error.strerror}. {advice}.") from error
         raise
 
 

@@ -31,12 +31,13 @@ LANGUAGE_NAMES = dict(
     ).split("|")
 )
 """English names of languages by code."""
+_CODES_OF_NAMES = {name.casefold(): code for code, name in reversed(LANGUAGE_NAMES.items())}
 _CODE = re.compile(r"([A-Za-z]{2,3}|[xX](?=[-_]))([-_][A-Za-z0-9]{1,8})*")
 NAME = re.compile(r"[^\W\d_]{3,}([ '’()-]+[^\W\d_]+)*\)?")
 """What may be the name of a language."""
 _NAMES_FILE = Path(__file__).with_name("language_names.txt")
 _FEWEST_LETTERS = 4
-"""The fewest letters of a name that other words may follow, as in "Hakka dialect"."""
+"""The fewest letters of a name that is suggested for a longer text, as in "Hakka dialect"."""
 _STANDARD = frozenset(LANGUAGE_NAMES) - {"tl"}
 """Codes that need no conversion. The standard code of Tagalog is fil."""
 _NO_COUNTRY = re.compile(r"aa|q[m-z]|x[a-jl-z]|zz")
@@ -65,15 +66,16 @@ def language_code(text: str) -> str:
 
 
 def _code_of_name(text: str) -> str:
-    """The code of the language with this name, or with the longest name that the text begins with."""
-    name = re.sub("[(),]", "", text.casefold().replace("’", "'").replace("-", " ")).strip()
+    """The code of the language with exactly this name, but in any case, or ""."""
+    if (own := text.casefold()) in _CODES_OF_NAMES:
+        return _CODES_OF_NAMES[own]
     content = _NAMES_FILE.read_bytes()
-    for end in (len(name), *range(len(name) - 1, _FEWEST_LETTERS - 1, -1)):
-        place = content.find(f"|{name[:end]}|".encode())
-        if place >= 0:
-            line = content[content.rfind(b"\n", 0, place) + 1 : place]
-            return line.partition(b"|")[0].decode()
-    return ""
+    place = content.find(f"|{_normalize_name(text)}|".encode())
+    return content[content.rfind(b"\n", 0, place) + 1 : place].partition(b"|")[0].decode() if place >= 0 else ""
+
+
+def _normalize_name(text: str) -> str:
+    return re.sub("[(),]", "", text.casefold().replace("’", "'").replace("-", " ")).strip()
 
 
 def check_language(text: str, place: str) -> str:
@@ -83,25 +85,36 @@ def check_language(text: str, place: str) -> str:
     """
     if not text or (code := language_code(text)):
         return code if text else ""
-    near = difflib.get_close_matches(text.title(), LANGUAGE_NAMES.values(), n=1) or _suggest_language_of_country(text)
-    hint = f"Did you mean {near[0]}?" if near else "Write a code such as `cs` or a name such as `Czech`."
+    near = _suggest_name(text) or _suggest_language_of_country(text)
+    hint = f"Did you mean {near}?" if near else "Write a code such as `cs` or a name such as `Czech`."
     shown = json.dumps(text[:_LONGEST_NAME], ensure_ascii=False)
     raise ConfigError(
-        f"{place} is {shown}, which is not a language. {hint} For a language without a code, write `x-name`."
+        f"{place} is {shown}, which is not a language. {hint} For a language without a code, write `x-` and "
+        "up to 8 letters, such as `x-mine`."
     )
 
 
-def _suggest_language_of_country(country: str) -> list[str]:
+def _suggest_name(text: str) -> str:
+    """The name most like a text: a common one, or the longest that the text begins with (Klingon for Klingonish)."""
+    if _CODE.fullmatch(text):
+        return ""
+    name = text[:_LONGEST_NAME].title()
+    near = difflib.get_close_matches(name, LANGUAGE_NAMES.values(), n=1)
+    starts = (name[:end].strip() for end in range(len(name), _FEWEST_LETTERS - 1, -1))
+    near += [start for start in starts if _code_of_name(start)][:1]
+    best = max(near, key=lambda one: difflib.SequenceMatcher(None, name, one).ratio(), default="")
+    return f"{best} ({_code_of_name(best)})" if best else ""
+
+
+def _suggest_language_of_country(country: str) -> str:
     """The main language of a country, if `country` is a country code such as cz, dk or jp."""
     import langcodes
 
     if not re.fullmatch(r"[A-Za-z]{2}", country) or _NO_COUNTRY.fullmatch(country.lower()):
-        return []
+        return ""
     found = langcodes.Language.get(f"und-{country}")
-    if not found.is_valid():
-        return []
-    language = found.maximize().language
-    return [name_with_code(language)] if language else []
+    language = found.maximize().language if found.is_valid() else ""
+    return name_with_code(language) if language else ""
 
 
 def is_code(text: str) -> bool:
@@ -129,8 +142,9 @@ def normalize_code(code: str) -> str:
 
 
 def main_language(code: str) -> str:
-    """The code without its region: en for en-US and eng."""
-    return normalize_code(code).partition("-")[0]
+    """The code without its region: en for en-US and eng. A private code such as x-mine stays whole."""
+    code = normalize_code(code)
+    return code if code.startswith("x-") else code.partition("-")[0]
 
 
 def language_name(code: str) -> str:

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import re
+import shlex
 import shutil
 from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -184,16 +185,17 @@ class ArgumentParser(argparse.ArgumentParser):
                 continue
             file = value if equals else following
             if seen.setdefault(flag, file) != file:
-                raise ConfigError(
-                    f"`{flag}` must be one file, but is given twice: {seen[flag]} and {file}. Put both into one file."
-                )
+                twice = f"`{flag}` must be one file, but is given twice: {seen[flag]} and {file}."
+                raise ConfigError(f"{twice} {_join_hint(seen[flag], file)}")
 
 
 def add_layout_flags(parser: ArgumentParser) -> None:
-    """``--columns``, ``--header`` and ``--encoding`` of the files that a verb reads."""
+    """``--columns``, ``--header``, ``--no-header`` and ``--encoding`` of the files that a verb reads."""
     text = "Source and target column of a table: 2,3 or header names or JSON keys"
     parser.add_flag("--columns", "SRC,TGT", text)
     parser.add_argument("--header", action="store_const", const="yes", help="Skip the first row of a table")
+    text = "Keep a first row that looks like a header"
+    parser.add_argument("--no-header", action="store_const", const="no", dest="header", help=text)
     add_encoding_flag(parser)
 
 
@@ -309,6 +311,17 @@ def _rephrase(message: str, prog: str) -> str:
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
         return f"`{found[1].replace(_MARK, '')}` is one argument too many. {hint}"
     return f"{message}. {hint}"
+
+
+def _join_hint(*files: str) -> str:
+    """How to put two files of a corpus into one."""
+    endings = {"".join(Path(file).suffixes[-2 if file.endswith(".gz") else -1 :]).lower() for file in files}
+    ending = endings.pop()
+    if endings or ending in (".tmx", ".json"):
+        return "Export both into one file, for example as .tsv."
+    # Unlike cat, awk adds the line feed that may be missing at the end of the first file.
+    join = "cat" if ending.endswith(".gz") else "awk 1"
+    return f"Put both into one file: `{join} {' '.join(map(shlex.quote, files))} > both{ending}`."
 
 
 def _nearest_flag(flag: str, known: Collection[str]) -> str:

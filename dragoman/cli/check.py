@@ -16,12 +16,14 @@ _WRONG = 2
 def run(arguments: Sequence[str]) -> int:
     """Print the findings. Returns exit code 2 if one is serious, else 0."""
     options = build_parser().parse(arguments)
-    if bool(options.files) == bool(options.data):
+    sides = [file for file in (options.src, options.tgt) if file]
+    given = [files for files in (options.files, sides, [options.data] * bool(options.data)) if files]
+    if len(given) != 1 or len(sides) == 1:
         raise ConfigError(
             "Either SRC and TGT or `--data` must be given. Name two aligned files, or one file with both sides."
         )
     files = CorpusFiles(
-        options.files or [options.data],
+        given[0],
         options.dev or (),
         options.test or (),
         options.src_lang,
@@ -42,6 +44,8 @@ def build_parser() -> ArgumentParser:
         "check", "dragoman check train.en train.de --test test.en test.de", "dragoman check --data memory.tmx"
     )
     parser.add_argument("files", nargs="*", metavar="SRC TGT", help="Two aligned files, one sentence per line")
+    parser.add_flag("--src", "FILE", "Source side of two aligned files, like SRC")
+    parser.add_flag("--tgt", "FILE", "Target side of two aligned files, like TGT")
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
     for part, name in (("dev", "Validation"), ("test", "Test")):
         text = f"{name} data, one file or two, to look for in the training text"

@@ -162,6 +162,8 @@ def _user_error(error: OSError | MemoryError | RuntimeError) -> str | None:
         where = f" for {error.filename}" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return f"no disk space is left{where}. Free some space, and run the same command again."
+        if error.errno == errno.EFBIG:
+            return f"a file{where} exceeds the limit for the size of files. Raise it: `ulimit -f unlimited`."
         said = f"{error.filename or 'a file'}: {error.strerror}. Check the path and its permissions."
         return said if error.strerror else None
     out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)

@@ -77,7 +77,10 @@ def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[Bin
     start = _start_of(raw, name)
     for magic, kind in _OTHER_FILES.items():
         if start.startswith(magic):
-            raise DataError(f"{name} is {kind}, not text. Save its text as plain text in UTF-8 and name that file.")
+            raise DataError(
+                f"{name} is {kind}, not text. Save its text as plain text in UTF-8, "
+                "and parallel text as .csv, .tsv or .tmx. Name that file."
+            )
     if not start.startswith(_GZIP_MAGIC):
         yield recode_to_utf8(raw, encoding, name)
         return

@@ -23,7 +23,7 @@ from dragoman.text.corpus.cleaning import Cleaner
 from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.evidence import WordTable
-from dragoman.text.doctor.languages import language_findings
+from dragoman.text.doctor.language_findings import language_findings
 from dragoman.text.doctor.overlap import FEWEST_WORDS, Overlap
 from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.doctor.tallies import Tallies

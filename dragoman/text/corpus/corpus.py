@@ -75,6 +75,20 @@ class Corpus:
         """Names of the sides for messages: the files if they are aligned, else "the source" and "the target"."""
         return (str(self.paths[0]), str(self.paths[1])) if self.format == "aligned" else ("the source", "the target")
 
+    def swap_advice(self) -> str:
+        """What to do if source and target are the wrong way round."""
+        src, tgt = self.src_lang, self.tgt_lang
+        if self.format == "aligned":
+            return "Swap the two files, or the languages."
+        if isinstance(self.fields, Table) and not self.fields.header:
+            first, second = self.fields.columns
+            return f"Swap the columns: `--columns {second + 1},{first + 1} --src-lang {src} --tgt-lang {tgt}`."
+        if isinstance(self.fields, JsonFields):
+            one, other = self.fields.src, self.fields.tgt
+            return f"Swap the keys: `--columns {other},{one} --src-lang {src} --tgt-lang {tgt}`."
+        where = "header" if self.fields else "`xml:lang` attributes"
+        return f"Exchange {src} and {tgt} in the {where} of the file, or export it again with the right languages."
+
     def __str__(self) -> str:
         return " and ".join(map(str, self.paths))
 
@@ -95,9 +109,7 @@ class Corpus:
 
     def _by_fields(self, report: ReadReport) -> Iterator[SentencePair]:
         assert self.fields is not None
-        for pair in self.fields.pairs(self.paths[0], self.encoding):
-            report.units += 1
-            yield pair
+        yield from self.fields.pairs(self.paths[0], self.encoding, report)
 
     def _tmx(self, report: ReadReport) -> Iterator[SentencePair]:
         yield from read_tmx(self.paths[0], self.src_lang, self.tgt_lang, report)

@@ -8,7 +8,7 @@ roles: ``["...", "..."]``, ``{"translation": {"en": "...", "de": "..."}}``, ``{"
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.languages import language_code
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
-from dragoman.text.corpus.tmx import matches_language
+from dragoman.text.corpus.tmx import ReadReport, matches_language
 from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
 from dragoman.text.surrogates import replace_surrogates
 
@@ -31,6 +31,8 @@ _ROLES = (
     ("text", "translation"),
     ("src", "translation"),
 )
+_OTHER_KEYS = "Name other keys with `--columns`, or with `--src-lang` and `--tgt-lang`."
+_LOOKED_AT_RECORDS = 1000
 _ROLE_NAMES = frozenset(name for roles in _ROLES for name in roles)
 _MOST_CHARACTERS = 1 << 22
 """The limit for one record of an array that spans several lines."""
@@ -47,25 +49,43 @@ class JsonFields:
     src: str = ""
     tgt: str = ""
 
-    def pairs(self, path: Path, encoding: str) -> Iterator[SentencePair]:
-        """The pairs in order. Raises DataError for a record that lacks one of the texts."""
+    def pairs(self, path: Path, encoding: str, report: ReadReport) -> Iterator[SentencePair]:
+        """The pairs in order. A record that lacks a text is counted as skipped.
+
+        Raises DataError for a record of another form, and if all records are skipped.
+        """
         for number, record in _records(path, encoding):
+            report.units += 1
             texts = _texts(record, self.nested, path, number)
-            yield SentencePair(_text(texts, self.src, path, number), _text(texts, self.tgt, path, number))
+            if isinstance(record, dict) and (texts.get(self.src) is None or texts.get(self.tgt) is None):
+                report.skipped += 1
+            else:
+                yield SentencePair(_text(texts, self.src, path, number), _text(texts, self.tgt, path, number))
+        if report.skipped == report.units:
+            raise DataError(f'{path} has no record with both "{self.src}" and "{self.tgt}". {_OTHER_KEYS}')
 
 
 def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
     """Whether the first record is nested under "translation", and its fields by key, texts and others.
 
-    Raises DataError if there is no record, or if it has fewer than two texts.
+    The first record is the first one with two texts, if there is one. Raises DataError if there is no record, or if it
+    has fewer than two texts.
     """
-    for number, record in _records(path, layout.encoding, "replace"):
-        nested = isinstance(record, dict) and isinstance(record.get(_CONTAINER), dict)
-        values = record.values() if isinstance(record, dict) else ()
-        if not nested and not isinstance(record, list) and sum(isinstance(value, str) for value in values) < 2:
-            _texts(record, True, path, number)  # raises the error that shows the expected form
-        return nested, dict(_texts(record, nested, path, number))
-    raise DataError(f"{path} has no sentence pair. Check that it is the right file.")
+    records, again = tee(islice(_records(path, layout.encoding, "replace"), _LOOKED_AT_RECORDS))
+    number, record = next((each for each in records if _count_texts(each[1]) > 1), None) or next(again, (0, None))
+    if not number:
+        raise DataError(f"{path} has no sentence pair. Check that it is the right file.")
+    nested = isinstance(record, dict) and isinstance(record.get(_CONTAINER), dict)
+    if not nested and not isinstance(record, list) and _count_texts(record) < 2:
+        _texts(record, True, path, number)  # raises the error that shows the expected form
+    return nested, dict(_texts(record, nested, path, number))
+
+
+def _count_texts(record: object) -> int:
+    content = record.get(_CONTAINER) if isinstance(record, dict) else record
+    found = content if isinstance(content, dict) else record
+    values = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+    return sum(isinstance(value, str) for value in values)
 
 
 def language_of_key(key: str) -> str:

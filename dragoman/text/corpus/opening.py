@@ -6,6 +6,7 @@ The extension gives the format. The languages come from the settings, else from 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from dragoman.config import DataSettings
@@ -17,7 +18,7 @@ from dragoman.text.corpus.json_lines import choose_fields, first_texts, language
 from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
 from dragoman.text.corpus.tables import languages_of_header, open_table
 from dragoman.text.corpus.tmx import matches_language, tmx_languages
-from dragoman.text.lines import read_lines
+from dragoman.text.lines import open_bytes, read_lines, refuse_utf16
 
 _FORMATS: dict[str, Format] = {
     ".tsv": "tsv",
@@ -28,6 +29,8 @@ _FORMATS: dict[str, Format] = {
     ".tmx": "tmx",
 }
 _TABLES = ("tsv", "csv")
+_SEPARATORS = {"tsv": "\t", "csv": "\t,;|"}
+_LOOKED_AT_BYTES, _LOOKED_AT_LINES = 1 << 16, 100
 _OTHER_KINDS = {
     **dict.fromkeys((".srt", ".vtt"), "subtitles with time stamps"),
     **dict.fromkeys((".po", ".pot", ".mo"), "messages of a program"),
@@ -39,7 +42,7 @@ _OTHER_KINDS = {
 }
 _NOT_LANGUAGES = ("txt", "tsv", "src", "tgt", "raw", "tok", "bpe", "out", "ref", "hyp", "sys", "new", "old")
 """Endings of file names that are also codes of small languages."""
-_LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3})([-_])([a-z]{2,3})$")
+_LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3}|x-[a-z0-9]{1,8})([-_])([a-z]{2,3}|x-[a-z0-9]{1,8})$")
 
 
 def open_corpora(settings: DataSettings) -> Corpora:
@@ -95,6 +98,9 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", lay
         if not (src_lang and tgt_lang):
             src_lang, tgt_lang = _complete_languages(src_lang, tgt_lang, tmx_languages(path), path)
         return Corpus((path,), format_, src_lang, tgt_lang)
+    if format_ != "tsv":  # a tab is found in UTF-16 too, and then the corpus doctor shows the text
+        with open_bytes(path, layout.encoding) as stream:
+            refuse_utf16(stream.read(_LOOKED_AT_BYTES), str(path))
     if format_ == "jsonl":
         return _open_json(path, src_lang, tgt_lang, layout)
     in_name = () if layout.columns else _languages_in_name(path)
@@ -179,6 +185,7 @@ def open_aligned(
         raise ConfigError(f"{src} is set for both sides. Name one file per language.")
     for path in (src, tgt):
         _check_kind(path)
+        _check_one_side(path, encoding)
     check_direction(src, tgt, src_lang, tgt_lang)
     src_lang, tgt_lang = src_lang or _extension_language(src), tgt_lang or _extension_language(tgt)
     return Corpus((src, tgt), "aligned", src_lang, tgt_lang, encoding)
@@ -190,6 +197,17 @@ def _check_kind(path: Path) -> None:
         raise ConfigError(
             f"{path} holds {kind}, not sentences line by line. Export its text as TMX, as a table (.tsv, .csv), or as "
             "two files with one sentence per line."
+        )
+
+
+def _check_one_side(path: Path, encoding: str) -> None:
+    """Raise ConfigError for a file with pairs, which cannot be one side. A .tsv or .csv file may have one column."""
+    format_ = _FORMATS[_without_gz(path).suffix.lower()] if holds_pairs(path) else ""
+    lines = list(islice(read_lines(path, encoding=encoding, on_invalid="replace"), _LOOKED_AT_LINES * bool(format_)))
+    has_columns = any(all(mark in line for line in lines) for mark in _SEPARATORS.get(format_, ""))
+    if format_ and (has_columns or format_ not in _SEPARATORS):
+        raise ConfigError(
+            f"{path} has both sides, but is given as one of two aligned files. Give it alone, as `--data {path}`."
         )
 
 

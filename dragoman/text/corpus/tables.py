@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.errors import ConfigError, DataError
-from dragoman.languages import LANGUAGE_NAMES, language_code, language_name, main_language
+from dragoman.languages import language_name
 from dragoman.records import SentencePair
+from dragoman.text.corpus.headers import is_header, language_in, sides_in
 from dragoman.text.corpus.layout import Layout
+from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.languages import language_of_side
 from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
 
-ColumnKind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
+ColumnKind = Literal["text", "comments", "numbers", "ids", "links", "labels", "nothing"]
 Row = tuple[int, list[str]]
 """The number (from 1) of the first line of a row, and the cells of the row."""
 Cells = Sequence[Sequence[str]]
@@ -36,12 +38,9 @@ _MOST_LABELS, _FEWEST_ROWS_OF_LABELS = 10, 50
 _KINDS: tuple[tuple[ColumnKind, re.Pattern[str]], ...] = (
     ("numbers", re.compile(r"[-+]?\d[\d.,:/-]*%?")),
     ("links", re.compile(r"(https?|ftp)://\S+")),
-    ("ids", re.compile(r"(?=\S*\d)\S{1,64}")),
+    ("ids", re.compile(r"(?=\S*\d)\S{1,64}|\w+([.:/_]\w+)+")),
 )
-_ROLES = frozenset(
-    "id ids index number source target src tgt trg text texts translation translations translated sentence sentences "
-    "segment segments phrase phrases word words original reference input output language languages lang".split()
-)
+_FULL, _SPARSE, _FEW_DISTINCT = 0.9, 0.5, 0.2
 _EXAMPLE_CHARACTERS = 24
 
 
@@ -58,7 +57,7 @@ class Table:
     columns: tuple[int, int] = (0, 1)
     header: tuple[str, ...] = ()
 
-    def pairs(self, path: Path, encoding: str) -> Iterator[SentencePair]:
+    def pairs(self, path: Path, encoding: str, report: ReadReport) -> Iterator[SentencePair]:
         """The pairs in order. Raises DataError if a row has too few cells."""
         src, tgt = self.columns
         fewest = max(src, tgt) + 1
@@ -67,6 +66,7 @@ class Table:
         for number, row in islice(rows, bool(self.header), None):
             if len(row) < fewest:
                 raise _too_few_cells_error(path, number, row, fewest, self.delimiter)
+            report.units += 1
             yield SentencePair(row[src], row[tgt])
 
     def rows(self, path: Path, encoding: str, cells: int = 0, on_invalid: OnInvalid = "error") -> Iterator[Row]:
@@ -102,6 +102,8 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
     kinds = [_kind_of([row[place] for row in body if place < len(row)]) for place in range(width)]
     if width == 2:  # there is no other column to choose, and the corpus doctor explains odd text better
         kinds = [kind if kind in ("numbers", "ids", "links") else "text" for kind in kinds]
+    elif not layout.columns:
+        kinds = _mark_comments(first, body, kinds)
     if not quoted and _share_in_quotes(body, kinds) > _QUOTED_SHARE:
         raise ConfigError(
             f"{path} has cells in quotation marks, but tab-separated text has no quoting. Rename the file to end in "
@@ -114,21 +116,15 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
     if layout.header == "auto" and not by_name and body and _is_header(first, kinds, columns):
         raise ConfigError(
             f"{path} seems to start with a header: {', '.join(first[:8])}. Skip this row with `--header`, or keep it "
-            "as a pair with `--data.header no`."
+            "as a pair with `--no-header`."
         )
     return Table(table.delimiter, quoted, columns, tuple(first) if has_header else ())
 
 
 def languages_of_header(table: Table) -> tuple[str, str]:
     """The languages of both columns according to the header, "" for a column whose name has none."""
-    src, tgt = (_language_in(table.header[place]) if table.header else "" for place in table.columns)
+    src, tgt = (language_in(table.header[place]) if table.header else "" for place in table.columns)
     return src, tgt
-
-
-def _language_in(cell: str) -> str:
-    """The language in the name of a column: "en" for "English sentences", "" if there is none."""
-    codes = (language_code(word) for word in _words(cell) if word not in _ROLES)
-    return language_code(cell) or next(filter(None, codes), "")
 
 
 def _share_in_quotes(body: Cells, kinds: Sequence[ColumnKind]) -> float:
@@ -165,29 +161,36 @@ def _kind_of(values: Sequence[str]) -> ColumnKind:
     return "text"
 
 
+def _mark_comments(first: Sequence[str], body: Cells, kinds: Sequence[ColumnKind]) -> list[ColumnKind]:
+    """The kinds, with "comments" for text that cannot be a side if two other columns can.
+
+    It is named otherwise in a header that names two sides, or it has many empty or equal cells, or it is in the same
+    language as the column before, unlike a later column.
+    """
+    texts = [place for place, kind in enumerate(kinds) if kind == "text"]
+    named = sides_in(first)
+    cells = {place: [row[place] for row in body if place < len(row) and row[place].strip()] for place in texts}
+    full = [place for place in texts if len(cells[place]) > _FULL * len(body)]
+    varied = [place for place in full if len(set(cells[place])) > 2 * _FEW_DISTINCT * len(cells[place])]
+    odd = {place for place in texts if named and place not in named}
+    if len(varied) > 1:
+        odd |= {place for place in texts if len(cells[place]) < _SPARSE * len(body)}
+        odd |= {place for place in texts if len(set(cells[place])) < _FEW_DISTINCT * len(cells[place])}
+    sides = [place for place in texts if place not in odd]
+    if len(sides) > 2:
+        found = [language_of_side(cells[place]).language for place in sides[:3]]
+        if found[0] == found[1] != found[2] and all(found):
+            odd.add(sides[1])
+    return ["comments" if place in odd else kind for place, kind in enumerate(kinds)]
+
+
 def _is_header(first: Sequence[str], kinds: Sequence[ColumnKind], columns: Iterable[int]) -> bool:
     """Whether the first row is a header: a cell without digits above numbers, or names of columns above the text."""
     numbers = [cell for cell, kind in zip(first, kinds, strict=True) if kind in ("numbers", "ids")]
     if numbers and "text" in kinds:
         return any(cell and not any(map(str.isdigit, cell)) for cell in numbers)
     named = [first[place] for place in columns if kinds[place] == "text"]
-    return bool(named) and all(map(_is_name, named))
-
-
-def _is_name(cell: str) -> bool:
-    """Whether a cell may name a column: up to four words, each a language or a role such as "source"."""
-    words = _words(cell)
-    return 1 <= len(words) <= 4 and all(word in _ROLES or _is_language(word) for word in words)
-
-
-def _is_language(word: str) -> bool:
-    """Whether a word is the name or code of a language. Codes of up to three letters must be well known."""
-    code = language_code(word)
-    return bool(code) and (len(word) > 3 or main_language(code) in LANGUAGE_NAMES)
-
-
-def _words(cell: str) -> list[str]:
-    return [word for word in re.split(r"[\s_.:/()-]+", cell.strip().lower()) if word]
+    return is_header(named)
 
 
 def _not_text_error(

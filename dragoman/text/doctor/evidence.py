@@ -9,6 +9,7 @@ import unicodedata
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, repeat
 
 import numpy as np
@@ -110,6 +111,11 @@ class WordTable:
 
 
 def _last_mark(line: str) -> int:
+    return _mark(line[-32:].rstrip()[-1:])
+
+
+@lru_cache(maxsize=1 << 12)
+def _mark(last: str) -> int:
     """A bit for the last character of a line if it is punctuation. Full-width forms count as their ASCII forms."""
-    last = unicodedata.normalize("NFKC", line[-32:].rstrip()[-1:])
+    last = unicodedata.normalize("NFKC", last)
     return 1 << zlib.crc32(last.encode("utf-8", "surrogatepass")) % 32 if last and not last[-1].isalnum() else 0

@@ -18,12 +18,14 @@ from dragoman.counting import count_items
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.corpus import Corpus
+from dragoman.text.corpus.json_lines import JsonFields
 from dragoman.text.corpus.size import SizeCounter
 from dragoman.text.corpus.splitting import chunks
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, Examination, Tally, shorten
-from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_SETTING, language_findings, mismatches
+from dragoman.text.doctor.language_findings import language_findings, mismatches
+from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_SETTING
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_findings
 from dragoman.text.doctor.slides import SideComparison, compare_sides
@@ -39,6 +41,8 @@ ONE_LANGUAGE = "one language only"
 _CHUNK_PAIRS = 1 << 13
 _SAMPLE_PAIRS = 5000
 _SCATTER_RANGE = 1 << 32
+_SERIOUS_LEAK = 0.01
+"""The share of a set from which a leak is serious: its scores then say little about new text."""
 _TRAINABLE = {IDENTICAL}
 _WHOLE = {SLIDE, UNRELATED, SAME_LINE}
 
@@ -71,7 +75,8 @@ def examine(
         *pass_.leaks(),
     ]
     progress("detecting the languages")
-    languages, scripts, found = language_findings(pass_.sample.pairs, (corpus.src_lang, corpus.tgt_lang))
+    declared = corpus.src_lang, corpus.tgt_lang
+    languages, scripts, found = language_findings(pass_.sample.pairs, declared, corpus.swap_advice())
     return Examination(
         str(corpus),
         pairs,
@@ -128,7 +133,7 @@ def check_corpus_languages(corpus: Corpus, note: Callable[[str], None] = lambda 
 
 
 def _check_languages(corpus: Corpus, sample: "_Sample", note: Callable[[str], None]) -> None:
-    found = mismatches(sample.pairs, (corpus.src_lang, corpus.tgt_lang))
+    found = mismatches(sample.pairs, (corpus.src_lang, corpus.tgt_lang), corpus.swap_advice())
     _raise_or_note(corpus, found, note, f" If it is right, add {SKIP_SETTING}.")
 
 
@@ -146,10 +151,13 @@ def _raise_or_note(
 
 
 def _skipped_units(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
-    """A finding for the units of a translation memory that lack one of the languages."""
+    """A finding for the units of a translation memory, or JSON records, that lack one of the languages."""
     if report.skipped:
-        message = f"units lack a text in {corpus.src_lang} or {corpus.tgt_lang}"
-        advice = "They are skipped. If there are too many, check how the file writes its language codes."
+        keys = isinstance(corpus.fields, JsonFields) and (corpus.fields.src, corpus.fields.tgt)
+        one, other = keys or (corpus.src_lang, corpus.tgt_lang)
+        message = f"{'records' if keys else 'units'} lack a text in {one} or {other}"
+        advice = "They are skipped. If there are too many, check how the file writes its "
+        advice += "keys." if keys else "language codes."
         yield Tally(report.skipped).finding(ONE_LANGUAGE, message, advice, report.units)
 
 
@@ -195,8 +203,12 @@ class _Pass:
     def __init__(self, pairs: Iterable[SentencePair], total: int, held_out: Mapping[str, Corpus]) -> None:
         self.tallies, self.sample = Tallies(), _Sample(_SAMPLE_PAIRS, total)
         self._repeated, self._ambiguous = Tally(), Tally()
-        self._sources_of = {name: [pair.src for pair in other.pairs()] for name, other in held_out.items()}
-        self._overlaps = {name: Overlap(sources) for name, sources in self._sources_of.items()}
+        sets = {name: list(other.pairs()) for name, other in held_out.items()}
+        # The targets too, because the sides of a set may be swapped: then its targets are in the training sources.
+        self._texts_of = {
+            name: [pair.src for pair in pairs] + [pair.tgt for pair in pairs] for name, pairs in sets.items()
+        }
+        self._overlaps = {name: Overlap(texts) for name, texts in self._texts_of.items()}
         seen, seen_sources = FingerprintSet(), FingerprintSet()
         for chunk in chunks(pairs, _CHUNK_PAIRS):
             before = self.tallies.pairs
@@ -225,29 +237,37 @@ class _Pass:
 
     def leaks(self) -> Iterator[CorpusFinding]:
         for name, overlap in self._overlaps.items():
+            texts, size = self._texts_of[name], len(self._texts_of[name]) // 2
             exact, near = overlap.exact(), overlap.near()
-            sources = self._sources_of[name]
+            is_swapped = np.count_nonzero(exact[size:]) > np.count_nonzero(exact[:size])
+            part = slice(size, None) if is_swapped else slice(size)
+            texts, exact, near = texts[part], exact[part], near[part]
+            side, where = ("targets", "training sources") if is_swapped else ("sources", "the training text")
+            hint = f"The sides of the {name} set seem to be swapped: swap its files, then check again."
             for kind, found, message, advice in (
                 (
                     LEAK,
                     exact,
-                    f"sources of the {name} set are in the training text",
-                    f"Training skips them if you name the {name} set there too (`--data.{name}`, or "
+                    f"{side} of the {name} set are in {where}",
+                    hint
+                    if is_swapped
+                    else f"Training skips them if you name the {name} set there too (`--data.{name}`, or "
                     f"`--data.{name}-src` and `--data.{name}-tgt`). Otherwise remove them.",
                 ),
                 (
                     NEAR_LEAK,
                     near * (exact == 0),
-                    f"sources of the {name} set differ from a training source by one word, case or punctuation",
+                    f"{side} of the {name} set differ from a training source by one word, case or punctuation",
                     "Remove these training pairs, or score without the sources: `dragoman evaluate --train`.",
                 ),
             ):
                 rows = found.nonzero()[0].tolist()
                 if rows:
-                    first, share = rows[:MOST_EXAMPLES], len(rows) / len(sources)
+                    first, share = rows[:MOST_EXAMPLES], len(rows) / size
+                    serious = kind == LEAK and share >= _SERIOUS_LEAK
                     lines = tuple(row + 1 for row in first)
-                    shown = tuple(f"{name} {row + 1}, training {found[row]}: {shorten(sources[row])}" for row in first)
-                    yield CorpusFinding(kind, message, advice, len(rows), share, lines, preview=shown)
+                    shown = tuple(f"{name} {row + 1}, training {found[row]}: {shorten(texts[row])}" for row in first)
+                    yield CorpusFinding(kind, message, advice, len(rows), share, lines, serious, shown)
 
 
 def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:

@@ -11,8 +11,9 @@ _SHOWN_CHARACTERS = 48
 
 
 def shorten(text: str) -> str:
-    """The first 48 characters of a text on one line. Control characters become U+FFFD."""
-    shown = "".join(char if char.isprintable() else "\ufffd" for char in text[:_SHOWN_CHARACTERS])
+    """The first 48 characters of a text on one line. A tab becomes a space, other control characters U+FFFD."""
+    start = text[:_SHOWN_CHARACTERS].replace("\t", " ")
+    shown = "".join(char if char.isprintable() else "\ufffd" for char in start)
     return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown[:-1]}…"
 
 

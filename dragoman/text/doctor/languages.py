@@ -1,7 +1,9 @@
-"""Detect the language and script of a side from a sample of its lines.
+"""Detect the language and script of a side from a sample of its lines, and the direction of each pair.
 
 The detector is py3langid (Lui & Baldwin 2012) with all its languages. A single line is too short for a reliable
 result, so lines are joined to blocks; benchmarks/language_detection.py measures the accuracy.
+
+The direction of a pair follows from both of its sides together, which also works for short sentences.
 """
 
 import threading
@@ -10,27 +12,30 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from random import Random
+from tempfile import gettempdir
 from typing import Any
 
-from dragoman.errors import DataError
-from dragoman.languages import language_name, main_language, name_with_code
-from dragoman.records import SentencePair
-from dragoman.text.doctor.findings import CorpusFinding, Tally, shorten
+import numpy as np
+from numpy.typing import NDArray
 
-LANGUAGE, SWAPPED, SCRIPT = "other language", "swapped languages", "other script"
+from dragoman.errors import DataError
+from dragoman.files import disk_errors
+from dragoman.languages import main_language, name_with_code
+from dragoman.records import SentencePair
+from dragoman.text.doctor.findings import shorten
+
 SKIP_SETTING, SKIP_FLAG = "`--data.check-languages false`", "`--no-language-check`"
 LANGUAGE_SAMPLE_LINES = 1000
 
-_FEWEST_LETTERS = 30
-"""The fewest letters of a line whose language is detected on its own."""
 _BLOCK_LETTERS, _FEWEST_BLOCKS = 150, 3
 _MOST_CHARACTERS = 1000
-_SURE_NATS = 10.0
+SURE_NATS = 10.0
 _CLEAR_SHARE, _STATED_SHARE = 0.7, 0.1
-_MOST_MISTAKEN = 0.02
-_MIXED_SHARE, _SERIOUS_SHARE, _NEARLY_ALL = 0.05, 0.25, 0.9
-_FEWEST_LINES = 20
+_MOST_NATS = 30.0
+"""The most that one side of a pair can count against a language: names and markup say nothing about it."""
+_FEWEST_PAIRS, _LEAST_CLEAR = 20, 0.2
 _SAME = {"nb": "no", "fil": "tl", "sh": "sr", "in": "id", "tl-PH": "tl", "zho": "zh", "swh": "sw", "ckb": "ku"}
 _NEAR = tuple(
     frozenset(group.split())
@@ -65,7 +70,7 @@ def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
     for block in _blocks(_sample_lines(lines)):
         scores = language_scores(block)
         best = max(scores, key=scores.__getitem__)
-        is_sure = wanted not in scores or scores[best] - scores[wanted] > _SURE_NATS
+        is_sure = wanted not in scores or scores[best] - scores[wanted] > SURE_NATS
         found[best if is_sure else wanted] += 1
     blocks = found.total()
     if blocks < _FEWEST_BLOCKS:
@@ -104,7 +109,7 @@ def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_st
     found = contradiction(language_of_side(lines, stated), stated, other_stated)
     if not found:
         return ""
-    message = _looks_like(name, found, stated)
+    message = describe_contradiction(name, found, stated)
     if are_similar(found, stated):
         return f"{message}; the two languages are similar, so check the text yourself"
     example = shorten(next(filter(str.strip, lines)))
@@ -148,14 +153,9 @@ def detector_code(language: str) -> str:
     return _SAME.get(code, code)
 
 
-def _language_of(line: str, usual: str) -> str:
-    """The language of a line, or "" for a short line. It is the `usual` one unless another is clearly more likely."""
-    if sum(map(str.isalpha, line[:_MOST_CHARACTERS])) < _FEWEST_LETTERS:
-        return ""
-    scores = language_scores(line)
-    best = max(scores, key=scores.__getitem__)
-    is_other = usual not in scores or (scores[best] - scores[usual] > _SURE_NATS and not are_similar(best, usual))
-    return best if is_other else usual
+def describe_contradiction(name: str, found: str, stated: str) -> str:
+    """A message about a side in another language than the stated one."""
+    return f"{name} looks like {name_with_code(found)}, not like {name_with_code(stated)}"
 
 
 def _sample_lines(lines: Sequence[str]) -> Sequence[str]:
@@ -209,113 +209,50 @@ def _detector() -> tuple[Any, frozenset[str]]:
 def _load_detector() -> tuple[Any, frozenset[str]]:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    with disk_errors(Path(gettempdir()) / "py3langid"):  # the library unpacks its model into a temporary file
+        identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
     return identifier, frozenset(identifier.labels)
 
 
-def language_findings(
-    sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]
-) -> tuple[tuple[str, str], tuple[str, str], list[CorpusFinding]]:
-    """The languages and the scripts of both sides ("" if unknown), and findings about lines that do not fit.
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """The language of the sources and of the targets of most pairs, and the direction of the pairs.
 
-    `sample` has line numbers and pairs.
+    `signs` (pairs,) is 1 for a pair in this direction, -1 for one in the other direction, and 0 if it is not clear.
     """
-    numbers = [number for number, _ in sample]
-    sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
-    found = _languages_of_sides(sides, declared)
-    # The detector cannot judge a side in a language that it does not know.
-    main = [side.language if not code or can_detect(code) else "" for side, code in zip(found, declared, strict=True)]
-    findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample))
-    scripts = [[script_of(line) for line in lines] for lines in sides]
-    for side, name in enumerate(("source", "target")):
-        told = [_language_of(line, main[side]) for line in sides[side]] if main[side] and not findings else []
-        for kind, values, least in ((LANGUAGE, told, _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
-            usual = main[side] if kind == LANGUAGE else _majority(values)
-            odd = [number for number, value in zip(numbers, values, strict=False) if value not in ("", usual)]
-            looked_at = sum(map(bool, values))
-            if usual and len(odd) > least * looked_at:
-                message = f"of {looked_at:,} sampled {name} sides are not in {usual}, unlike the others"
-                advice = "Check the examples, and remove untranslated pairs."
-                findings.append(Tally.of(odd).finding(kind, message, advice, looked_at))
-    return (main[0], main[1]), (_majority(scripts[0]), _majority(scripts[1])), findings
+
+    src: str
+    tgt: str
+    signs: NDArray[np.int8]
 
 
-def mismatches(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
-    """Findings for sides in another language than stated, in some of their lines or else in all.
+def find_directions(pairs: Sequence[SentencePair], declared: tuple[str, str] | None = None) -> Directions | None:
+    """The directions of pairs, or None if they are not clear, as between languages that are easily confused.
 
-    `sample` has line numbers and pairs.
+    `declared` are codes of the detector for source and target. Without them, the languages are those that explain the
+    pairs best if each pair may run in either direction. Pairs that fit both directions or a third language are unclear.
     """
-    sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
-    return _mixtures(sample, declared) or _contradictions(_languages_of_sides(sides, declared), declared, len(sample))
+    labels = sorted(known_languages())
+    src, tgt = (
+        np.array([[scores[label] for label in labels] for scores in map(language_scores, side)], np.float32)
+        for side in ([pair.src for pair in pairs], [pair.tgt for pair in pairs])
+    )
+    src, tgt = (np.maximum(scores - scores.max(axis=1, keepdims=True), -_MOST_NATS) for scores in (src, tgt))
+    one, other = map(labels.index, declared) if declared else _best_languages(src, tgt)
+    fits = np.minimum(np.maximum(src[:, one], src[:, other]), np.maximum(tgt[:, one], tgt[:, other])) > -SURE_NATS
+    gains = src[:, one] + tgt[:, other] - src[:, other] - tgt[:, one]
+    signs = (np.sign(gains) * (fits & (np.abs(gains) > SURE_NATS))).astype(np.int8)
+    is_clear = np.count_nonzero(signs) >= max(_FEWEST_PAIRS, _LEAST_CLEAR * len(pairs))
+    if not is_clear or are_similar(labels[one], labels[other]):
+        return None
+    if not declared and signs.sum() < 0:
+        one, other, signs = other, one, -signs
+    return Directions(labels[one], labels[other], signs)
 
 
-def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
-    """Findings for swapped pairs, and for sides with some lines in the other side's or a third language.
-
-    Nothing is a mixture if it affects nearly all lines.
-    """
-    wanted = detector_code(declared[0]), detector_code(declared[1])
-    if not all(map(can_detect, wanted)) or are_similar(*wanted):
-        return []
-    all_told = [(_language_of(pair.src, wanted[0]), _language_of(pair.tgt, wanted[1])) for _, pair in sample]
-    pairs = [(number, told) for (number, _), told in zip(sample, all_told, strict=True) if all(told)]
-    if len(pairs) < _FEWEST_LINES:
-        return []
-    exchanged = [number for number, told in pairs if told == wanted[::-1]]
-    if _is_mixture(len(exchanged), len(pairs)):
-        return [
-            _mixture(SWAPPED, "sampled pairs have source and target swapped", "Swap them back.", exchanged, len(pairs))
-        ]
-    findings = []
-    for side, name in enumerate(("source", "target")):
-        others = Counter(told[side] for _, told in pairs if told[side] != wanted[side])
-        other, count = others.most_common(1)[0] if others else ("", 0)
-        if _is_mixture(count, len(pairs)):
-            lines = [number for number, told in pairs if told[side] == other]
-            untranslated = other == wanted[1 - side]
-            message = f"sampled {name} sides are in {name_with_code(other)}, not in {language_name(declared[side])}"
-            advice = "Remove the untranslated pairs." if untranslated else "Remove them, or train a model per language."
-            findings.append(_mixture(LANGUAGE, message, advice, lines, len(pairs)))
-    return findings
-
-
-def _is_mixture(count: int, total: int) -> bool:
-    return _MIXED_SHARE <= count / total < _NEARLY_ALL
-
-
-def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: int) -> CorpusFinding:
-    return Tally.of(lines).finding(kind, message, advice, total, serious=len(lines) / total >= _SERIOUS_SHARE)
-
-
-def _languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
-    """The detected languages of both sides."""
-    return [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
-
-
-def _contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[CorpusFinding]:
-    """Findings for sides that are clearly swapped, or clearly in another language than declared."""
-    wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
-    if all(wrong) and wrong == [detector_code(code) for code in declared[::-1]]:
-        names = [language_name(code) for code in wrong]
-        message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
-        advice = "Swap the files, the columns (`--columns 2,1`) or the languages."
-        return [Tally(count).finding(SWAPPED, message, advice, count, serious=not are_similar(*wrong))]
-    findings = []
-    for language, stated, name in zip(wrong, declared, ("source", "target"), strict=True):
-        if language:
-            message = _looks_like(f"the {name}", language, stated)
-            near = are_similar(language, stated)
-            advice = "The two are similar: check the text yourself." if near else "Name the right file or language."
-            findings.append(Tally(count).finding(LANGUAGE, message, advice, count, serious=not near))
-    return findings
-
-
-def _looks_like(name: str, found: str, stated: str) -> str:
-    return f"{name} looks like {name_with_code(found)}, not like {name_with_code(stated)}"
-
-
-def _majority(values: Sequence[str]) -> str:
-    """The value of most non-empty values, or "" if there are fewer than 20 or no majority."""
-    counts = Counter(filter(None, values))
-    value, count = counts.most_common(1)[0] if counts else ("", 0)
-    return value if counts.total() >= _FEWEST_LINES and 2 * count > counts.total() else ""
+def _best_languages(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> tuple[int, int]:
+    """The two languages whose sum of log-likelihoods over the pairs is the highest, each pair in its best direction."""
+    best = np.array([np.maximum(src[:, [one]] + tgt, tgt[:, [one]] + src).sum(axis=0) for one in range(src.shape[1])])
+    np.fill_diagonal(best, -np.inf)
+    one, other = np.unravel_index(best.argmax(), best.shape)
+    return int(one), int(other)

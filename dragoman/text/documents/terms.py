@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.errors import DataError
+from dragoman.text.corpus.headers import is_header
 from dragoman.text.lines import read_lines
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -36,9 +37,10 @@ class Terms:
     def load(cls, path: str | Path, encoding: str = "") -> "Terms":
         """Read ``source<TAB>target`` lines. Blank lines and lines that start with ``#`` are skipped.
 
-        Raises DataError with the line number for any other line and for a term with two translations.
+        Raises DataError with the line number for any other line, a header, and a term with two translations.
         """
         pairs: dict[str, tuple[str, int]] = {}
+        header: list[str] = []
         for number, line in enumerate(read_lines(Path(path), encoding=encoding), start=1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
@@ -48,12 +50,18 @@ class Terms:
                     f"{path}, line {number} must be `source<TAB>target`, but is {line!r}. Correct or remove the line."
                 )
             source, target = columns
+            header = header if pairs else columns * is_header(columns)
             known, before = pairs.setdefault(source, (target, number))
             if known != target:
                 raise DataError(
                     f"{path}, line {number} translates `{source}` as {target!r}, but line {before} as {known!r}. "
                     "Keep one of them."
                 )
+        if header and len(pairs) > 1:
+            raise DataError(
+                f"{path} seems to start with a header: {', '.join(header)}. Start this line with `#`, or move it down "
+                "if it is a term."
+            )
         return cls(tuple((source, target) for source, (target, _) in pairs.items()))
 
     def find(self, text: str) -> list[Term]:

@@ -104,7 +104,10 @@ def test_errors_of_argparse_are_rephrased(parser: ArgumentParser, arguments: lis
 def test_a_second_file_is_an_error(verb: str, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([verb, *given]) == 2
     said = capsys.readouterr().err
-    assert "must be one file, but is given twice: a.tsv and b.tsv. Put both into one file." in said
+    assert (
+        "must be one file, but is given twice: a.tsv and b.tsv. Put both into one file: `awk 1 a.tsv b.tsv > both.tsv`."
+        in said
+    )
 
 
 def test_collecting_flags_accept_several_files(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phrases: list[tuple[
 
 @pytest.mark.usefixtures("folder")
 def test_the_report_has_findings_and_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["check", "train.en", "train.de", "--test", "test.en-de.tsv"]) == 0
+    assert run_command(["check", "train.en", "train.de", "--test", "test.en-de.tsv"]) == 2
     answer = capsys.readouterr()
     assert answer.out.startswith("train.en and train.de\n500 pairs; ")
     assert "leak: 2 (66.7%)  sources of the test set are in the training text" in answer.out
-    assert answer.out.endswith("No finding is serious: you can train on this corpus.\n")
+    assert answer.out.endswith("Fix the findings marked WRONG before you train on this corpus.\n")
     assert answer.err == ""
 
 
@@ -39,7 +39,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
         run_command(
             ["check", "train.en", "train.de", "--json", "--dev", "test.en-de.tsv", "--test", "train.en", "train.de"]
         )
-        == 0
+        == 2
     )
     answer = json.loads(capsys.readouterr().out)
     assert answer["pairs"] == 500

@@ -55,7 +55,7 @@ def test_languages_of_roles_come_from_the_name(tmp_path):
         ('{"q": "a", "a": "b"}', ConfigError, "have the fields q, a. It is not clear which two are source and target"),
         ('{"en": "a", "cs": "b", "de": "c"}', ConfigError, "has en, cs, de, and it is not clear which two to use"),
         (
-            '{"source": "a", "target": "b"}\n{"source": "a"}',
+            '{"source": "a", "target": "b"}\n{"source": "a", "target": ["b"]}',
             DataError,
             'line 2 has no text for "target". It has source',
         ),

@@ -6,7 +6,8 @@ import pytest
 
 from dragoman.records import SentencePair
 from dragoman.text.doctor import languages
-from dragoman.text.doctor.languages import language_findings, script_of
+from dragoman.text.doctor.language_findings import language_findings
+from dragoman.text.doctor.languages import script_of
 
 ENGLISH = [f"This is the old house near the river, number {n}, and it is empty." for n in range(60)]
 GERMAN = [f"Das ist das alte Haus in der Nähe des Flusses, Nummer {n}, und es ist leer." for n in range(60)]
@@ -53,7 +54,8 @@ def test_half_of_a_side_that_was_never_translated():
 def test_pairs_in_the_other_direction():
     (finding,) = looked_at([*ENGLISH[:40], *GERMAN[40:]], [*GERMAN[:40], *ENGLISH[40:]])[2]
     assert (finding.kind, finding.serious, finding.lines) == ("swapped languages", True, (41, 42, 43))
-    assert finding.message == "sampled pairs have source and target swapped"
+    message = "sampled pairs have source and target swapped: they run from German to English, unlike the others"
+    assert finding.message == message
 
 
 def test_an_unknown_language_is_not_judged():

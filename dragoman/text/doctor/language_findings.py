@@ -1,0 +1,169 @@
+"""Turn the detected languages of both sides into findings: swapped pairs, other languages, other scripts."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from dragoman.languages import language_name, name_with_code
+from dragoman.records import SentencePair
+from dragoman.text.doctor.findings import CorpusFinding, Tally
+from dragoman.text.doctor.languages import (
+    SURE_NATS,
+    SideLanguage,
+    are_similar,
+    can_detect,
+    contradiction,
+    describe_contradiction,
+    detector_code,
+    find_directions,
+    language_of_side,
+    language_scores,
+    script_of,
+)
+
+LANGUAGE, SWAPPED, SCRIPT = "other language", "swapped languages", "other script"
+
+_FEWEST_LETTERS, _MOST_CHARACTERS = 30, 1000
+"""The fewest letters of a line whose language is detected on its own, and the most characters that are read."""
+_MOST_DIRECTED = 2000
+_MOST_MISTAKEN = 0.02
+_MIXED_SHARE, _SERIOUS_SHARE, _NEARLY_ALL = 0.05, 0.25, 0.9
+_REVERSED_SHARE = 0.2
+"""The share of reversed pairs in a sample that is serious: a quarter of all pairs is more than that in any sample."""
+_FEWEST_LINES = 20
+
+
+def language_findings(
+    sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str], swap_advice: str = "Swap them."
+) -> tuple[tuple[str, str], tuple[str, str], list[CorpusFinding]]:
+    """The languages and the scripts of both sides ("" if unknown), and findings about lines that do not fit.
+
+    `sample` has line numbers and pairs. `swap_advice` tells how to swap the sides of this corpus.
+    """
+    numbers = [number for number, _ in sample]
+    sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
+    found = _languages_of_sides(sides, declared)
+    # The detector cannot judge a side in a language that it does not know.
+    main = [side.language if not code or can_detect(code) else "" for side, code in zip(found, declared, strict=True)]
+    findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample), swap_advice)
+    scripts = [[script_of(line) for line in lines] for lines in sides]
+    for side, name in enumerate(("source", "target")):
+        told = [_language_of(line, main[side]) for line in sides[side]] if main[side] and not findings else []
+        for kind, values, least in ((LANGUAGE, told, _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
+            usual = main[side] if kind == LANGUAGE else _majority(values)
+            odd = [number for number, value in zip(numbers, values, strict=False) if value not in ("", usual)]
+            looked_at = sum(map(bool, values))
+            if usual and len(odd) > least * looked_at:
+                message = f"of {looked_at:,} sampled {name} sides are not in {usual}, unlike the others"
+                advice = "Check the examples, and remove untranslated pairs."
+                findings.append(Tally.of(odd).finding(kind, message, advice, looked_at))
+    return (main[0], main[1]), (_majority(scripts[0]), _majority(scripts[1])), findings
+
+
+def mismatches(
+    sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str], swap_advice: str
+) -> list[CorpusFinding]:
+    """Findings for sides in another language than stated, in some of their lines or else in all.
+
+    `sample` has line numbers and pairs. `swap_advice` tells how to swap the sides of this corpus.
+    """
+    sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
+    found = _languages_of_sides(sides, declared)
+    return _mixtures(sample, declared) or _contradictions(found, declared, len(sample), swap_advice)
+
+
+def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
+    """Findings for swapped pairs, and for sides with some lines in the other side's or a third language.
+
+    Nothing is a mixture if it affects nearly all lines. Swapped pairs are found without stated languages too.
+    """
+    wanted = detector_code(declared[0]), detector_code(declared[1])
+    is_known = [not code or can_detect(code) for code in wanted]
+    if not all(is_known) or (all(wanted) and are_similar(*wanted)):
+        return []
+    if swapped := _swapped_pairs(sample, wanted if all(wanted) else None):
+        return [swapped]
+    if not all(wanted):
+        return []
+    all_told = [(_language_of(pair.src, wanted[0]), _language_of(pair.tgt, wanted[1])) for _, pair in sample]
+    pairs = [(number, told) for (number, _), told in zip(sample, all_told, strict=True) if all(told)]
+    if len(pairs) < _FEWEST_LINES:
+        return []
+    findings = []
+    for side, name in enumerate(("source", "target")):
+        others = Counter(told[side] for _, told in pairs if told[side] != wanted[side])
+        other, count = others.most_common(1)[0] if others else ("", 0)
+        if _is_mixture(count, len(pairs)):
+            lines = [number for number, told in pairs if told[side] == other]
+            untranslated = other == wanted[1 - side]
+            message = f"sampled {name} sides are in {name_with_code(other)}, not in {language_name(declared[side])}"
+            advice = "Remove the untranslated pairs." if untranslated else "Remove them, or train a model per language."
+            findings.append(_mixture(LANGUAGE, message, advice, lines, len(pairs)))
+    return findings
+
+
+def _swapped_pairs(
+    sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str] | None
+) -> CorpusFinding | None:
+    sample = sample[:: -(-len(sample) // _MOST_DIRECTED) or 1]
+    found = find_directions([pair for _, pair in sample], declared) if sample else None
+    if found is None:
+        return None
+    lines = [number for (number, _), sign in zip(sample, found.signs.tolist(), strict=True) if sign < 0]
+    total = int(np.count_nonzero(found.signs))
+    if not _is_mixture(len(lines), total):
+        return None
+    src, tgt = language_name(found.src), language_name(found.tgt)
+    message = f"sampled pairs have source and target swapped: they run from {tgt} to {src}, unlike the others"
+    advice = "Swap these pairs back, or remove them."
+    return Tally.of(lines).finding(SWAPPED, message, advice, total, len(lines) >= _REVERSED_SHARE * total)
+
+
+def _is_mixture(count: int, total: int) -> bool:
+    return _MIXED_SHARE <= count / total < _NEARLY_ALL
+
+
+def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: int) -> CorpusFinding:
+    return Tally.of(lines).finding(kind, message, advice, total, serious=len(lines) / total >= _SERIOUS_SHARE)
+
+
+def _languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
+    """The detected languages of both sides."""
+    return [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
+
+
+def _contradictions(
+    found: Sequence[SideLanguage], declared: tuple[str, str], count: int, swap_advice: str
+) -> list[CorpusFinding]:
+    """Findings for sides that are clearly swapped, or clearly in another language than declared."""
+    wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
+    if all(wrong) and wrong == [detector_code(code) for code in declared[::-1]]:
+        names = [language_name(code) for code in wrong]
+        message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
+        return [Tally(count).finding(SWAPPED, message, swap_advice, count, serious=not are_similar(*wrong))]
+    findings = []
+    for language, stated, name in zip(wrong, declared, ("source", "target"), strict=True):
+        if language:
+            message = describe_contradiction(f"the {name}", language, stated)
+            near = are_similar(language, stated)
+            advice = "The two are similar: check the text yourself." if near else "Name the right file or language."
+            findings.append(Tally(count).finding(LANGUAGE, message, advice, count, serious=not near))
+    return findings
+
+
+def _majority(values: Sequence[str]) -> str:
+    """The value of most non-empty values, or "" if there are fewer than 20 or no majority."""
+    counts = Counter(filter(None, values))
+    value, count = counts.most_common(1)[0] if counts else ("", 0)
+    return value if counts.total() >= _FEWEST_LINES and 2 * count > counts.total() else ""
+
+
+def _language_of(line: str, usual: str) -> str:
+    """The language of a line, or "" for a short line. It is the `usual` one unless another is clearly more likely."""
+    if sum(map(str.isalpha, line[:_MOST_CHARACTERS])) < _FEWEST_LETTERS:
+        return ""
+    scores = language_scores(line)
+    best = max(scores, key=scores.__getitem__)
+    is_other = usual not in scores or (scores[best] - scores[usual] > SURE_NATS and not are_similar(best, usual))
+    return best if is_other else usual
