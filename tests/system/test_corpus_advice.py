@@ -176,6 +176,10 @@ class TestTables:
         code, said = check(capsys, "--data", write_table("a.tsv", rows))
         assert (code, "column 2 holds comments" in said, "`--columns 1,3`" in said) == (2, True, True)
 
+    def test_similar_languages_beside_a_note_are_sides(self, phrases: Pairs) -> None:
+        rows = [(src, f"{src} Now.", f"Quelle: {phrases[-n][1]}") for n, (src, _) in enumerate(phrases)]
+        assert open_corpus(write_table("a.tsv", rows)).count() == NUM_PAIRS
+
     def test_a_header_tells_the_sides(self, phrases: Pairs, capsys: pytest.CaptureFixture[str]) -> None:
         rows = [(f"menu {src[:4]}", src, tgt) for src, tgt in phrases]
         name = write_table("a.csv", [("Key", "English", "German"), *rows], ";")

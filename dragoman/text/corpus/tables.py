@@ -12,6 +12,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import language_name
 from dragoman.records import SentencePair
@@ -165,7 +167,7 @@ def _mark_comments(first: Sequence[str], body: Cells, kinds: Sequence[ColumnKind
     """The kinds, with "comments" for text that cannot be a side if two other columns can.
 
     It is named otherwise in a header that names two sides, or it has many empty or equal cells, or it is in the same
-    language as the column before, unlike a later column.
+    language as the column before, unlike a later column, whose lengths fit better.
     """
     texts = [place for place, kind in enumerate(kinds) if kind == "text"]
     named = sides_in(first)
@@ -179,9 +181,17 @@ def _mark_comments(first: Sequence[str], body: Cells, kinds: Sequence[ColumnKind
     sides = [place for place in texts if place not in odd]
     if len(sides) > 2:
         found = [language_of_side(cells[place]).language for place in sides[:3]]
-        if found[0] == found[1] != found[2] and all(found):
+        nearer, later = (_correlate_lengths(body, sides[0], place) for place in sides[1:3])
+        if found[0] == found[1] != found[2] and all(found) and later > nearer:
             odd.add(sides[1])
     return ["comments" if place in odd else kind for place, kind in enumerate(kinds)]
+
+
+def _correlate_lengths(body: Cells, one: int, other: int) -> float:
+    """The correlation of the lengths of two columns, NaN if a column has one length only."""
+    lengths = [(len(row[one]), len(row[other])) for row in body if max(one, other) < len(row)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.asarray(np.corrcoef(lengths, rowvar=False))[0, 1])
 
 
 def _is_header(first: Sequence[str], kinds: Sequence[ColumnKind], columns: Iterable[int]) -> bool:
