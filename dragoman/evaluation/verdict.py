@@ -24,6 +24,8 @@ _BANDS = (
 """Upper limits of BLEU. A higher score means that the test is too easy."""
 # BLEU from which a model is good, and from which the test is too easy. So is a test with half of the outputs exact.
 _GOOD_BLEU, _PERFECT_BLEU, _PERFECT_SHARE = 40.0, 60.0, 0.5
+_WORSE_BLEU, _WORSE_SHARE = 0.5, 0.5
+"""The loss of BLEU that counts as worse, and its share of the score before if there are few sentences."""
 _SAME_SHARE = 0.1
 """The share of distinct outputs of distinct sources below which the model ignores its input."""
 _MEMORISED_GAP = 1.0
@@ -66,13 +68,19 @@ class Outcome:
     limit
         The key of the setting that ended training, such as ``train.max_minutes``, or "".
     is_improving
-        Whether validation scores were still rising.
+        Whether validation scores were still rising. None if there were too few validations to tell.
     within_warmup
-        Whether training ended before the learning rate reached its peak.
+        Whether training ended within its warm-up, or within that of the recipe.
     gap
         The validation loss less the training loss, in nats per token. None if one of them was not logged.
     weakest
         A clause from `weakest_group`, or "".
+    start_bleu
+        BLEU of the model that was fine-tuned, on the same text. None if there is none.
+    enough
+        The flag with a limit that allows a useful model, such as ``--train.max-minutes 20``, or "".
+    continues
+        Whether the run continues if `limit` is raised.
     """
 
     part: str
@@ -84,10 +92,13 @@ class Outcome:
     held_out: bool
     train_pairs: int
     limit: str
-    is_improving: bool
+    is_improving: bool | None
     within_warmup: bool
     gap: float | None
     weakest: str
+    start_bleu: float | None = None
+    enough: str = ""
+    continues: bool = True
 
 
 def verdict(outcome: Outcome) -> str:
@@ -96,10 +107,10 @@ def verdict(outcome: Outcome) -> str:
     return " ".join(part for part in parts if part)
 
 
-def is_improving(scores: Sequence[float]) -> bool:
-    """Whether the last third of the validation scores, in order, is clearly better. True for fewer than three."""
+def is_improving(scores: Sequence[float]) -> bool | None:
+    """Whether the last third of the validation scores, in order, is clearly better. None for fewer than three."""
     if len(scores) < 3:
-        return True
+        return None
     cut = len(scores) - max(1, len(scores) // 3)
     before, since = max(scores[:cut]), max(scores[cut:])
     return since > before + _IMPROVEMENT * abs(before)
@@ -149,12 +160,20 @@ def _meaning(outcome: Outcome) -> str:
 
 def _advice(outcome: Outcome) -> str:
     """The next step for the first problem that applies: a broken corpus, a training too short, then a lack of data."""
-    raising = f"raise `{outcome.limit}` and repeat the command" if outcome.limit else ""
+    how = "raise `{}` and repeat the command" if outcome.continues else "start a new run with a larger `{}`"
+    raising = how.format(outcome.limit) if outcome.limit else ""
+    start = outcome.start_bleu or 0.0
+    if start - outcome.bleu > (_WORSE_BLEU if outcome.sentences >= FEW_SENTENCES else _WORSE_SHARE * start):
+        return (
+            f"Fine-tuning made it worse: BLEU was {start:.1f} before. Keep the earlier model, or start "
+            "again with more text or a lower `train.learning_rate`."
+        )
+    if outcome.within_warmup and raising and outcome.bleu < _BANDS[0][0]:
+        enough = f" {outcome.enough} allows enough steps." if outcome.enough else ""
+        return f"It has barely trained: {raising}.{enough}"
     if outcome.distinct <= _SAME_SHARE:
         then = f"; if it does, {raising}" if raising else ""
         return f"Nearly every source gets the same output. Check that line n of both sides has the same content{then}."
-    if outcome.within_warmup and raising:
-        return f"It has barely trained: {raising}."
     if outcome.bleu >= _PERFECT_BLEU or outcome.exact >= _PERFECT_SHARE:
         return (
             "Such a high score means that these sentences are very similar to the training text: score text from "
@@ -162,6 +181,8 @@ def _advice(outcome: Outcome) -> str:
         )
     if outcome.limit and outcome.is_improving:
         return f"It was still improving: {raising}."
+    if outcome.limit and outcome.is_improving is None:
+        return f"Fewer than three validations do not show whether it was still improving: {raising}."
     if outcome.sentences < FEW_SENTENCES:
         return f"Name a test of {FEW_SENTENCES} sentences or more (`--data.test FILE`)."
     if outcome.bleu >= _GOOD_BLEU:

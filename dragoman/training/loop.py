@@ -4,16 +4,17 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 import torch
 
-from dragoman.config.recipes import fit_warmup
 from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
 from dragoman.training.averaging import best_steps
+from dragoman.training.fitting import fit_settings
 from dragoman.training.run.checkpoint import card_of, save_checkpoint
 from dragoman.training.run.limits import TrainingPace, limit_notes, pace_note
 from dragoman.training.run.log import perplexity
@@ -37,8 +38,7 @@ from dragoman.training.step.sharding import ShardedModel, whole
 from dragoman.training.validation import guessing_loss
 
 _MEASURED_STEPS = 4
-# The share of a time limit left for gradients. A warm-up that is too long costs more than one slightly too short.
-_GRADIENTS_SHARE = 0.75
+_PACE_STEPS = 64  # steps in the median pace
 _TELLING_STEPS, _TELLING_SECONDS = 5, 10.0
 
 
@@ -66,7 +66,7 @@ class Loop:
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
         self.guessing_loss = guessing_loss(session.train)
         self.start: _StretchStart | None = None
-        self.epochs_passed = self.first_seconds = 0.0
+        self.epochs_passed = 0.0
         self.has_told_pace = False
         self.clock = time.perf_counter()
 
@@ -76,9 +76,10 @@ class Loop:
         gradients: Gradients | ShardedModel = self.session.sharded or Gradients(self.model, self.settings)
         with gradients, contextlib.ExitStack() as stack:
             micro_batch_tokens = self.fit_into_memory(gradients)
-            self.fit_warmup(gradients, micro_batch_tokens)
+            self.fit_settings(gradients, micro_batch_tokens)
+            self.validate_start()
             stream = stack.enter_context(self.stream(micro_batch_tokens))
-            self.count_time()  # the steps do not include compiling and the trial batch
+            self.clock = time.perf_counter()  # steps and limits do not include compiling and the trial batch
             reason = self.processes.call_on_first(self.reason_to_stop)
             while reason is None:
                 step = next(stream)
@@ -132,54 +133,40 @@ class Loop:
         self.optimizer.zero_grad()
         return plan.micro_batch_tokens
 
-    def fit_warmup(self, gradients: Gradients | ShardedModel, micro_batch_tokens: int) -> None:
-        """Fit the warm-up of a new run to its time limit, if the session may, by timing the gradients of some steps.
+    def fit_settings(self, gradients: Gradients | ShardedModel, micro_batch_tokens: int) -> None:
+        """Fit the settings of a new run to its limits. A time limit becomes steps by timing the gradients of some.
 
-        Those gradients are discarded, so the run uses the same random numbers and learns the same as without. A part of
-        the limit is set aside for updates, validations and saving, whose time is not known yet.
+        Those gradients are discarded, so the run uses the same random numbers and learns the same as without.
         """
-        adapts, settings = self.session.adapts_warmup, self.settings
-        if adapts is None or self.state.step or not settings.max_minutes or not settings.warmup_steps:
+        settings, seconds = self.settings, list[float]()
+        if self.state.step or not self.state.fitted:
             return
-        seconds, steps_in_epoch = [], 0
-        with self.stream(micro_batch_tokens) as stream:
-            for number, step in zip(range(_MEASURED_STEPS), stream, strict=False):
-                clock = time.perf_counter()
-                seeds = cpu_seeds(settings.seed, number + 1, self.processes.rank)
-                torch.manual_seed(torch_seed(settings.seed, number + 1, self.processes.rank))
-                float(self.gradient_of(step.batches, seeds, step.num_tgt_tokens, gradients).sum())  # waits for a GPU
-                if self.session.sharded is None:
-                    self.processes.sum_gradients(self.model)
-                self.optimizer.zero_grad()
-                seconds.append(time.perf_counter() - clock)
-                steps_in_epoch = step.steps_in_epoch
-        # The slowest step after the first: the first one compiles, and batches are built beside the later ones.
-        pace = TrainingPace(0, self.state.seconds, max(seconds[1:]), steps_in_epoch)
-        gradients_only = replace(settings, max_minutes=settings.max_minutes * _GRADIENTS_SHARE)
-        steps = self.processes.call_on_first(lambda: pace.steps_until(gradients_only)[0])
-        fitting = fit_warmup(settings, steps)
-        if fitting.warmup_steps == settings.warmup_steps:
-            return
-        trained = self.session.trained
-        self.session.trained = replace(trained, config=replace(trained.config, train=fitting))
-        self.settings = fitting
-        self.processes.call_on_first(lambda: adapts(fitting))
-        self.session.log.say(
-            f"The limit of {settings.max_minutes:g} minutes allows about {steps:,.0f} steps: the warm-up is "
-            f"{fitting.warmup_steps:,} steps instead of {settings.warmup_steps:,} (`train.warmup_steps`)."
-        )
+        if settings.max_minutes:
+            with self.stream(micro_batch_tokens) as stream:
+                for number, step in zip(range(_MEASURED_STEPS), stream, strict=False):
+                    clock = time.perf_counter()
+                    seeds = cpu_seeds(settings.seed, number + 1, self.processes.rank)
+                    torch.manual_seed(torch_seed(settings.seed, number + 1, self.processes.rank))
+                    sums = self.gradient_of(step.batches, seeds, step.num_tgt_tokens, gradients)
+                    float(sums.sum())  # waits for a GPU
+                    if self.session.sharded is None:
+                        self.processes.sum_gradients(self.model)
+                    self.optimizer.zero_grad()
+                    seconds.append(time.perf_counter() - clock)
+        # Without the first step, which compiles. Batches are built beside the later ones.
+        pace = TrainingPace(0, self.state.seconds, median(seconds[1:] or [0.0]), self.session.steps_in_epoch)
+        fit_settings(self.session, pace)
+        self.settings = self.session.settings
 
     def tell_pace(self, step: StepBatches) -> None:
         """Log once, when the speed is known, when the next progress line comes and what a limit will cut short."""
         if self.start is None or self.has_told_pace:
             return
         taken, seconds = self.state.step - self.start.step, self.state.seconds - self.start.seconds
-        if taken == 1:
-            self.first_seconds = seconds  # the first step also compiles code and reads files
         if taken < _TELLING_STEPS and seconds < _TELLING_SECONDS:
             return
         self.has_told_pace = True
-        step_seconds = (seconds - self.first_seconds) / (taken - 1) if taken > 1 else seconds
+        step_seconds = median(self.state.step_seconds[-taken:])
         pace = TrainingPace(self.state.step, self.state.seconds, step_seconds, step.steps_in_epoch)
         validate = self.session.trained.config.validate
         notes = limit_notes(self.settings, validate, pace, bool(self.state.validations))
@@ -282,7 +269,9 @@ class Loop:
 
     def after_step(self, step: StepBatches) -> None:
         """Log, validate and save at the intervals of the settings."""
-        self.state.window_seconds += self.count_time()
+        seconds = self.count_time()
+        self.state.window_seconds += seconds
+        self.state.step_seconds = [*self.state.step_seconds[1 - _PACE_STEPS :], seconds]
         self.tell_pace(step)
         if self.state.step % self.settings.log_every_steps == 0:
             self.report()
@@ -329,6 +318,14 @@ class Loop:
             left.append((state.seconds - start.seconds) / passed * rest_of_epochs)
         return max(0.0, min(left)) if left else None
 
+    def validate_start(self) -> None:
+        """Score the model that a new run fine-tunes, so that its validations can be compared with that."""
+        if self.settings.start_from and not self.state.step:
+            model = self.session.gather_model()
+            scores = self.processes.call_on_first(lambda: self.session.measure(model))
+            self.state.start_score = self.session.score_of(scores)
+            self.session.log.validation({"step": 0, "epoch": 0, **scores, "seconds": self.state.seconds}, best=False)
+
     def validate(self) -> None:
         """Score the model on dev, save it, and update the pointer to the best checkpoint."""
         model = self.session.gather_model()
@@ -337,7 +334,8 @@ class Loop:
         record = ValidationRecord(self.state.step, self.session.score_of(scores))
         self.state.validations.append(record)
         event = {"step": self.state.step, "epoch": self.state.epoch, **scores, "seconds": self.state.seconds}
-        self.session.log.validation(event, best=self.state.best == record)
+        start = self.state.start_score
+        self.session.log.validation(event, best=self.state.best == record and (start is None or record.score > start))
         self.judge_validation(scores)
         self.save()
 
@@ -347,7 +345,9 @@ class Loop:
         train_loss = watchdog.train_loss if watchdog.train_loss is not None else float("inf")
         own, other = scores.get("own_source_loss"), scores.get("other_source_loss")
         measured = ValidationLosses(step, scores["loss"], other, train_loss, scores.get("distinct"), own)
-        for finding in watchdog.judge_validation(measured, self.settings.warmup_steps, self.guessing_loss):
+        # A young model seems to ignore the source, also after a warm-up that was shortened to fit a limit.
+        warmup = max(self.settings.warmup_steps, int(self.state.fitted.get("train.warmup_steps", 0)))
+        for finding in watchdog.judge_validation(measured, warmup, self.guessing_loss):
             self.session.log.finding(step, finding.name, finding.text)
 
     def save(self) -> None:

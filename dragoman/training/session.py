@@ -6,7 +6,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from dragoman.config import TrainSettings
+import numpy as np
+
+from dragoman.config import Config, TrainSettings
 from dragoman.data.pairs import Pairs
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.stream import Encode
@@ -49,8 +51,10 @@ class TrainingSession:
         The processes of the run. By default there is one.
     soft : SoftTargets, optional
         The predictions of teachers for the stored ids.
-    adapts_warmup : callable, optional
-        If set, a new run may shorten its warm-up to fit a time limit. Called with the new settings.
+    fits : mapping of str to float
+        The settings that the run may fit to its limits, by key, and their values before they were fitted.
+    freeze : callable
+        Records settings that were fitted, so that the run continues with them.
     state : TrainState
         The position of the run. `fit` restores it.
     sharded : ShardedModel, optional
@@ -68,7 +72,8 @@ class TrainingSession:
     encode: Encode | None = None
     processes: Processes = SINGLE_PROCESS
     soft: SoftTargets | None = None
-    adapts_warmup: Callable[[TrainSettings], None] | None = None
+    fits: Mapping[str, float] = field(default_factory=dict)
+    freeze: Callable[[Config], None] = lambda config: None
     state: TrainState = field(default_factory=TrainState)
     sharded: ShardedModel | None = None
     memory_plan: MemoryPlan | None = None
@@ -82,6 +87,12 @@ class TrainingSession:
     def settings(self) -> TrainSettings:
         """The [train] table."""
         return self.trained.config.train
+
+    @property
+    def steps_in_epoch(self) -> int:
+        """The approximate number of steps in an epoch."""
+        tokens = int(np.sum(self.train.tgt_lengths)) + len(self.train)
+        return max(1, tokens // self.settings.batch_tokens)
 
     def gather_model(self) -> Transformer:
         """The whole model. If it is spread over the processes, all must call this, and the first gets a copy."""

@@ -3,12 +3,12 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from dragoman.devices.memory import keep_freed_memory
 from dragoman.files import remove_folder
 from dragoman.training.averaging import means_of
+from dragoman.training.fitting import refit_settings
 from dragoman.training.loop import Diverged, Loop
 from dragoman.training.run.checkpoint import card_of, restore_latest, set_weights
 from dragoman.training.run.limits import check_disk, kept_bytes, validations_until
@@ -54,7 +54,8 @@ def fit(session: TrainingSession) -> str:
     session.processes.call_on_first(lambda: _check_disk(session, optimizer))
     if session.state.step:
         session.log.say(f"Continuing after step {session.state.step}.")
-    session.processes.call_on_first(lambda: session.log.drop_after(session.state.step))
+    session.processes.call_on_first(lambda: session.log.drop_after(session.state.step or -1))
+    refit_settings(session)
     keep_freed_memory()
     smaller = "Choose a smaller `model.preset`, or lower `data.max_tokens`."
     with catch_signals() as request, memory_errors("training", smaller):
@@ -80,8 +81,7 @@ def _check_disk(session: TrainingSession, optimizer: torch.optim.Optimizer) -> N
     """Raise ResourceError if the run will keep more than its models take now plus the free disk space."""
     parameters = sum(parameter.numel() for parameter in session.model.parameters())
     checkpoint = 4 * parameters + optimizer_bytes(optimizer) + _SMALL_FILES_BYTES
-    settings, tokens = session.settings, int(np.sum(session.train.tgt_lengths)) + len(session.train)
-    steps_in_epoch = max(1, tokens // settings.batch_tokens)
+    settings, steps_in_epoch = session.settings, session.steps_in_epoch
     limits = [steps for steps in (settings.max_steps, settings.max_epochs * steps_in_epoch) if steps]
     left = max(0, min(limits, default=math.inf) - session.state.step)
     validations = validations_until(session.trained.config, left, steps_in_epoch)
@@ -95,6 +95,7 @@ def _go_back(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None
     if session.run.steps():
         restore_session(session, optimizer)
         session.processes.call_on_first(lambda: session.log.drop_after(session.state.step))
+        refit_settings(session)
     session.state.watchdog = memory
     memory.measured = [each for each in memory.measured if each.step <= session.state.step]
     session.log.finding(

@@ -17,13 +17,16 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from dragoman.config import Config
+from dragoman.config.loading import flag_of
 from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import MANIFEST, verify_folder
+from dragoman.training.fitting import fitting_values
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.run.signals import StopRequest, clean_up_when_terminated, hold_back_signals
 
-_CLOCKS = {"seconds", "window_seconds", "tokens_per_second"}
+_CLOCKS = {"seconds", "step_seconds", "window_seconds", "tokens_per_second"}
 _POLL_SECONDS = 0.005
 _MOST_SECONDS_BEFORE_KILL = 0.5
 _TRIES = 5
@@ -120,6 +123,9 @@ class _Children:
             limits["max-steps"] = step + _MORE_STEPS
         often = {"checkpoint-every-steps": step, "log-every-steps": 1}
         flags = [f"--train.{name}={value}" for name, value in (limits | often).items()]
+        # With other limits, the copies would fit these settings again.
+        fitted = fitting_values(frozen_config(self.run) or Config(), ())
+        flags += [f"{flag_of(key)}={value}" for key, value in fitted.items()]
         said = self.place / "stderr"
         arguments = [*self.command, "train", "--out", str(copy), *flags]
         with hold_back_signals() as stop, said.open("wb") as stream:

@@ -168,21 +168,21 @@ def test_a_warmup_fitted_to_the_time_changes_only_the_rate(
         "dragoman.training.loop.TrainingPace.steps_until", lambda self, train: (30.0, "train.max_minutes")
     )
     limited = replace(CONFIG, train=replace(CONFIG.train, max_steps=12, max_minutes=60))
-    taken: list[TrainSettings] = []
+    taken: list[Config] = []
     chosen = _session(corpus, tmp_path / "chosen", limited)
-    chosen.adapts_warmup = taken.append
+    chosen.fits, chosen.freeze = {"train.warmup_steps": 20}, taken.append
     fit(chosen)
     given = _session(corpus, tmp_path / "given", replace(limited, train=replace(limited.train, warmup_steps=5)))
     fit(given)
     assert all(torch.equal(*pair) for pair in zip(chosen.model.parameters(), given.model.parameters(), strict=True))
     assert _log(tmp_path / "chosen") == _log(tmp_path / "given")
-    assert [settings.warmup_steps for settings in taken] == [chosen.trained.config.train.warmup_steps] == [5]
+    assert [config.train.warmup_steps for config in taken] == [chosen.trained.config.train.warmup_steps] == [5]
     said = capsys.readouterr().err
     assert said.count("allows about 30 steps: the warm-up is 5 steps instead of 20 (`train.warmup_steps`).") == 1
-    resumed = _session(corpus, tmp_path / "chosen", replace(limited, train=replace(taken[0], max_steps=14)))
-    resumed.adapts_warmup = taken.append
+    resumed = _session(corpus, tmp_path / "chosen", replace(limited, train=replace(taken[0].train, max_steps=14)))
+    resumed.fits, resumed.freeze = {"train.warmup_steps": 20}, taken.append
     fit(resumed)
-    assert len(taken) == 1, "a run that continues keeps its warm-up"
+    assert len(taken) == 1, "a run whose limits allow no more steps keeps its warm-up"
 
 
 def test_a_disk_that_is_too_small_is_refused_before_the_first_step(

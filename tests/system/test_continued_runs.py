@@ -5,6 +5,7 @@ import shutil
 import signal
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,10 @@ from dragoman.config import Config, dump_config
 from dragoman.config.history import RENAMED
 from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpus
+from dragoman.training.loop import Loop
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
+from dragoman.training.run.state import TrainState
 from dragoman.training.session import TrainingSession
 from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.training import training
@@ -98,6 +101,141 @@ def test_the_warmup_fits_the_steps_unless_it_is_set(
     assert train(corpus, given | flags) == 0
     assert frozen_config(corpus.parent / "run").train.warmup_steps == warmup  # type: ignore[union-attr]
     assert ("the warm-up is 7 of 40 steps (`train.warmup_steps`)" in capsys.readouterr().err) == (not flags)
+
+
+def fitted(run: Path) -> tuple[int, int, int]:
+    """The warm-up, and the epochs and steps between validations."""
+    config = frozen_config(run)
+    assert config is not None
+    return config.train.warmup_steps, config.validate.every_epochs, config.validate.every_steps
+
+
+def events(run: Path, kind: str) -> list[dict[str, Any]]:
+    """The events of a kind in the log of a run."""
+    return [each for line in (run / "log.jsonl").open() if (each := json.loads(line))["event"] == kind]
+
+
+SHORT = {"--train.max-steps": "12", "--train.batch-tokens": "24", "--validate.max-sentences": "2"}
+LONG = SHORT | {"--train.max-steps": "60"}
+
+
+def test_a_longer_limit_fits_the_warmup_and_the_validations_again(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = corpus.parent / "run"
+    assert train(corpus, SHORT) == 0
+    assert fitted(run) == (1, 0, 10)
+    assert train(corpus, SHORT | {"--train.max-minutes": "900"}) == 0, "the nearest limit stays the same"
+    assert fitted(run) == (1, 0, 10)
+    capsys.readouterr()
+    assert train(corpus, LONG) == 0
+    said = capsys.readouterr().err
+    longer = "`train.max_steps` = 60: the warm-up is 7 steps instead of 1 from step 13 on"
+    assert said.count(f"{longer} (`train.warmup_steps`).") == 1
+    assert fitted(run) == (7, 0, 12)
+    before = {"train.warmup_steps": 1, "validate.every_epochs": 0, "validate.every_steps": 10}
+    now = {"train.warmup_steps": 7, "validate.every_epochs": 0, "validate.every_steps": 12}
+    assert events(run, "settings") == [{"event": "settings", "step": 13, "before": before, "now": now}]
+    newest = max((run / "checkpoints").iterdir())
+    assert json.loads((newest / "state.json").read_text())["refits"] == [{"step": 13, **before}]
+    assert [event["step"] for event in events(run, "validation")] == [10, 12, 24, 36, 48, 60]
+    assert train(corpus, SHORT | {"--train.max-steps": "0", "--train.max-epochs": "1"}) == 0
+    assert fitted(run) == (7, 0, 12), "a lower limit changes nothing"
+
+
+def test_a_longer_time_limit_fits_the_warmup_by_the_median_pace_of_the_run(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step takes a second. One that takes a minute does not change the forecast."""
+    run, clock = corpus.parent / "run", iter(range(10**6))
+    monkeypatch.setattr("dragoman.training.loop.time.perf_counter", lambda: float(next(clock)))
+    minutes = SHORT | {"--train.max-steps": "0", "--validate.every-epochs": "100", "--train.max-minutes": "0.5"}
+    assert train(corpus, minutes) == 0
+    assert fitted(run)[0] == 3, "at most a fifth of three quarters of 30 steps"
+    save, slow = Loop.optimize, iter([60])
+    monkeypatch.setattr(Loop, "optimize", lambda *given: (save(*given), [next(clock) for _ in range(next(slow, 0))])[0])
+    assert train(corpus, minutes | {"--train.max-minutes": "1.5"}) == 0
+    assert fitted(run)[0] == 7
+    assert train(corpus, minutes | {"--train.max-minutes": "4"}) == 0
+    assert fitted(run)[0] == 15, "with the mean pace, 7"
+
+
+def test_a_warmup_that_is_set_stays_with_a_longer_limit(corpus: Path) -> None:
+    assert train(corpus, SHORT | {"--train.warmup-steps": "2"}) == 0
+    assert train(corpus, LONG) == 0, "without the flag"
+    assert fitted(corpus.parent / "run")[0] == 2
+
+
+def test_the_rate_of_noam_keeps_its_peak_with_a_longer_limit(corpus: Path) -> None:
+    noam = SHORT | {"--train.schedule": "noam"}
+    assert train(corpus, noam) == 0
+    assert train(corpus, noam | {"--train.max-steps": "60"}) == 0
+    config = frozen_config(corpus.parent / "run")
+    assert config is not None
+    assert config.train.warmup_steps == 7
+    assert config.train.learning_rate == pytest.approx((7 / 500) ** 0.5), "1 at the 500 steps of the recipe"
+    rates = [event["learning_rate"] for event in events(corpus.parent / "run", "train")]
+    assert max(rates) <= 16**-0.5 * 500**-0.5 + 1e-9
+
+
+@pytest.mark.parametrize("killed_after", [13, pytest.param(30, marks=pytest.mark.slow)])
+def test_a_kill_after_the_warmup_was_fitted_again_changes_nothing(
+    corpus: Path, killed_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before the next checkpoint, when the configuration of the run is ahead of the newest checkpoint."""
+    often = {"--train.log-every-steps": "1", "--train.average-last": "0"}
+    run, other = corpus.parent / "run", corpus.parent / "straight"
+    assert train(corpus, SHORT | often) == 0
+    shutil.copytree(run, other)
+    more = [word for pair in (FLAGS | LONG | often).items() for word in pair]
+    assert run_command(["train", "--data", str(corpus), "--out", str(other), *more]) == 0
+    optimize = Loop.optimize
+
+    def kill(loop: Loop, *given: Any) -> None:
+        optimize(loop, *given)
+        if loop.state.step == killed_after:
+            raise KeyboardInterrupt  # without a checkpoint
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "optimize", kill)
+        assert train(corpus, LONG | often) == 130
+    assert train(corpus, LONG | often) == 0
+    assert events(run, "settings") == events(other, "settings") != []
+    weights, states = zip(*(_weights_and_state(folder) for folder in (run, other)), strict=True)
+    assert weights[0] == weights[1]
+    assert states[0] == states[1]
+
+
+def _weights_and_state(run: Path) -> tuple[bytes, TrainState]:
+    newest = max((run / "checkpoints").iterdir())
+    state = TrainState.from_json((newest / "state.json").read_text(encoding="utf-8"))
+    return (newest / "model.safetensors").read_bytes(), replace(state, seconds=0.0, window_seconds=0.0)
+
+
+def test_a_short_run_validates_within_its_limit_unless_you_set_how_often(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, limit = corpus.parent / "run", SHORT | {"--train.max-steps": "55"}
+    assert train(corpus, limit) == 0
+    assert [event["step"] for event in events(run, "validation")] == [11, 22, 33, 44, 55]
+    said = capsys.readouterr().err
+    assert "before its first validation" not in said
+    assert "validations come every 11 steps instead of once per epoch (`validate.every_steps`)." in said
+    shutil.rmtree(run)
+    assert train(corpus, limit | {"--validate.every-epochs": "1"}) == 0
+    assert [event["step"] for event in events(run, "validation")] == [39, 55]
+
+
+def test_advice_after_a_run_that_was_too_short_is_to_train_longer(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output is the same for every source, but the corpus is not to blame."""
+    dev = write_pairs(corpus.parent / "dev.tsv", "pears", 120)
+    assert train(corpus, SHORT | {"--data.dev": str(dev), "--validate.max-sentences": "20"}) == 0
+    answer = capsys.readouterr()
+    assert "line n" not in answer.out + answer.err
+    assert "It has barely trained: raise `train.max_steps` and repeat the command." in answer.out
+    assert "`--train.max-steps 2500` allows enough steps." in answer.out
 
 
 def test_a_long_stage_reports_counts_without_a_terminal(

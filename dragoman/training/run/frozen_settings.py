@@ -51,6 +51,11 @@ _FREE = TESTS_AND_MEANS | {
     "train.sharding",
 }
 
+# Settings that a run fits again, if you did not set them, when a limit is raised (`dragoman.training.fitting`). Until
+# the next checkpoint, the run's configuration is ahead of the newest one.
+_LIMITS = ("max_steps", "max_epochs", "max_minutes")
+_REFITTED = {"train.warmup_steps", "validate.every_epochs", "validate.every_steps"}
+
 _BOTH_SIDES = "--src FILE --tgt FILE"
 _SHORT_FLAGS = {"data.train": "--data FILE", "data.train_src": _BOTH_SIDES, "data.train_tgt": _BOTH_SIDES}
 
@@ -154,8 +159,10 @@ def check_resumable(folder: Path) -> None:
 def _check_unedited(folder: Path, config: Config) -> None:
     """Raise CheckpointError if `config` differs from that of the newest checkpoint in a setting that may not change."""
     for checkpoint, trained in _of_checkpoints(folder):
+        refits = any(getattr(trained.train, name) != getattr(config.train, name) for name in _LIMITS)
+        fitted = _REFITTED | ({"train.learning_rate"} if trained.train.schedule == "noam" else set())
         for key, old, new in _differences(trained, config):
-            if key not in CORPUS_KEYS and not _is_free(key, trained):
+            if key not in CORPUS_KEYS and not _is_free(key, trained) and not (refits and key in fitted):
                 raise CheckpointError(
                     f"{folder / _CONFIG} was edited: `{key}` is {new!r} there, but the run was trained with {old!r} "
                     f"({checkpoint / _CONFIG}). Set it back to {old!r}, or train with {new!r} in another --out."

@@ -1,7 +1,7 @@
 """What limits of time, steps and disk space mean for a run. No torch."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dragoman.config import Config, TrainSettings, ValidateSettings
@@ -13,8 +13,10 @@ from dragoman.training.run.log import duration
 
 _SILENCE_SECONDS = 20.0
 """If the next log line is further away than this, the run announces it."""
-_VALIDATIONS = 5
-"""Advice allows at least this many validations: with fewer, no best checkpoint is chosen and patience ends no run."""
+_VALIDATIONS, _FEW_VALIDATIONS = 5, 3
+"""The validations until a limit that advice and fitted settings allow, and the least that tell if scores still rise."""
+_LEAST_INTERVAL, _LEAST_INTERVAL_OF_MINUTES = 10, 100
+"""The fewest steps between fitted validations. One takes as long as up to 45 steps, which a time limit includes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,15 @@ def limit_notes(train: TrainSettings, validate: ValidateSettings, pace: Training
             f"{pace.limit_for(key, first * _VALIDATIONS)}, or start a new run with `--validate.every-steps {often}`."
         )
     return notes
+
+
+def fit_validations(validate: ValidateSettings, pace: TrainingPace, end: float, limit: str) -> ValidateSettings:
+    """The settings, with an interval of steps if step `end` comes before three validations. `limit` ends the run."""
+    every = max(end / _VALIDATIONS, _LEAST_INTERVAL_OF_MINUTES if limit == "train.max_minutes" else _LEAST_INTERVAL)
+    first = validate.every_epochs * pace.steps_in_epoch
+    if every >= first or end >= _FEW_VALIDATIONS * first:
+        return validate
+    return replace(validate, every_epochs=0, every_steps=int(every))
 
 
 def pace_note(train: TrainSettings, pace: TrainingPace) -> str | None:

@@ -101,6 +101,10 @@ class RunLog:
         self._append({"event": "watchdog", "step": step, "name": name, "text": text})
         self.say(f"watchdog: {text}")
 
+    def change(self, step: int, before: Mapping[str, float], now: Mapping[str, float]) -> None:
+        """Log new values of settings from a step on."""
+        self._append({"event": "settings", "step": step, "before": before, "now": now})
+
     def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
         """Log training progress. `event` has step, epoch, loss, perplexity, learning_rate and tokens_per_second."""
         self._append({"event": "train", **event})
@@ -115,7 +119,8 @@ class RunLog:
     def validation(self, event: dict[str, Any], best: bool) -> None:
         """Log a validation. `event` has step, loss, perplexity and the metrics."""
         self._append({"event": "validation", **event})
-        parts = [f"validation after step {event['step']}: perplexity {_perplexity_text(event['perplexity']).strip()}"]
+        when = f"after step {event['step']}" if event["step"] else "of the model to fine-tune"
+        parts = [f"validation {when}: perplexity {_perplexity_text(event['perplexity']).strip()}"]
         parts += [f"{name} {event[name]:.2f}" for name in ("bleu", "chrf") if name in event]
         self._display.validation(event, "  ".join([*parts, "best so far"] if best else parts))
 

@@ -39,6 +39,14 @@ class TrainState:
         Sums since the last log line, so that a resumed run logs the same numbers.
     micro_batch_splits : int
         Parts in which each micro-batch is computed. More than 1 if memory ran out.
+    step_seconds : list of float
+        The durations of the newest steps. Clocks do not count in comparisons.
+    fitted : dict of str to float
+        The settings that the run fits to its limits, by key, and their values before they were fitted.
+    refits : list of dict
+        The earlier values of settings that were fitted again, by key, and the first `step` with the new values.
+    start_score : float, optional
+        The validation score of the model that fine-tuning started from.
     validations : list of ValidationRecord
         All validations, in the order of steps.
     watchdog : WatchdogState
@@ -57,6 +65,10 @@ class TrainState:
     window_tokens: int = 0
     window_seconds: float = 0.0
     micro_batch_splits: int = 1
+    step_seconds: list[float] = field(default_factory=list, compare=False)
+    fitted: dict[str, float] = field(default_factory=dict)
+    refits: list[dict[str, float]] = field(default_factory=list)
+    start_score: float | None = None
     validations: list[ValidationRecord] = field(default_factory=list)
     watchdog: WatchdogState = field(default_factory=WatchdogState)
 

@@ -24,7 +24,8 @@ from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_aligned
-from dragoman.training.run.limits import kept_bytes, validations_until
+from dragoman.training.fitting import fitting_values
+from dragoman.training.run.limits import TrainingPace, fit_validations, kept_bytes, validations_until
 from dragoman.training.run.log import RunLog, duration
 from dragoman.training.run.signals import clean_up_when_terminated
 from dragoman.training.trainer import fit
@@ -189,7 +190,12 @@ def plan_run(request: RunRequest, progress: Progress = QUIET) -> Plan:
     measured = replace(measured, prepare_seconds=measured.prepare_seconds + reading_seconds)
     assert run.size is not None, "a run without a folder is new"
     recipe = replace(row_for(run.size), vocab_size=vocab_size_for(run.size))
-    return Plan(run, run.size, recipe, measured, forecast_of(run.config, measured, recipe.usual_epochs))
+    config = run.config
+    if "validate.every_steps" in fitting_values(config, run.given):
+        pace = TrainingPace(0, 0.0, measured.step_seconds, max(1, round(measured.steps_per_epoch)))
+        validate = fit_validations(config.validate, pace, *pace.steps_until(config.train))
+        config = replace(config, validate=validate)
+    return Plan(run, run.size, recipe, measured, forecast_of(config, measured, recipe.usual_epochs))
 
 
 def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> Forecast:
@@ -293,7 +299,7 @@ def _shorten(config: Config) -> Config:
     """
     steps = _WARM_STEPS + _STEPS
     train = replace(config.train, max_steps=steps, max_epochs=0, max_minutes=_MOST_MINUTES, patience=0)
-    train = replace(train, schedule="constant", log_every_steps=1, checkpoint_every_steps=0)
+    train = replace(train, schedule="constant", log_every_steps=1, checkpoint_every_steps=0, start_from="")
     validate = replace(config.validate, every_epochs=0, every_steps=2 * steps)
     inference = replace(config.inference, max_extra_tokens=1)
     return replace(config, train=train, validate=validate, inference=inference)

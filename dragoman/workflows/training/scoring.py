@@ -3,21 +3,24 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from dragoman.bundle import replace_card, resolve_model_folder
+from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData
 from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import score_outputs, tokenizer_for
 from dragoman.evaluation.verdict import Outcome, is_improving, verdict, weakest_group
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
+from dragoman.training.run.limits import TrainingPace
 from dragoman.training.session import TrainingSession
 from dragoman.visualization.report.report import ReportedTest, write_report
 from dragoman.visualization.report.run_facts import read_log
 from dragoman.visualization.report.word_weights import cross_attention_of
 from dragoman.workflows.progress import Progress
 from dragoman.workflows.training.fine_tuning import REPLAY_TEST, compare_with_base
-from dragoman.workflows.training.results import FinalScores, FineTuningScores, PartScores
+from dragoman.workflows.training.results import FinalScores, FineTuningScores, PartScores, ScoreChange
 from dragoman.workflows.training.settings import ResolvedRun
 
 
@@ -49,18 +52,20 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
         found.append(PartScores(part, result.num_sentences, beam_size, result.scores))
         aligned = cross_attention_of(trained)
         tests.append(ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, aligned))
-    line = verdict(_outcome(run, session, reason, found[-1], tests[-1]))
-    progress.result(FinalScores(line, tuple(found)))
+    changes: tuple[ScoreChange, ...] = ()
     if trained.config.train.start_from:
         changes = compare_with_base(trained, translator, run.corpora, tests, progress)
-        if changes:
-            progress.result(FineTuningScores(changes))
-        for name in dict.fromkeys(change.data for change in changes):
-            scores = [change for change in changes if change.data == name]
-            before = f"{name}, before fine-tuning, beam {beam_size}"
-            card = card.with_scores(before, [change.before for change in scores])
-            if name == REPLAY_TEST:
-                card = card.with_scores(f"{name}, beam {beam_size}", [change.after for change in scores])
+    outcome = _outcome(run, session, reason, found[-1], tests[-1])
+    start_bleu = next((change.before.value for change in changes if change.data == tests[-1].part), None)
+    progress.result(FinalScores(verdict(replace(outcome, start_bleu=start_bleu)), tuple(found)))
+    if changes:
+        progress.result(FineTuningScores(changes))
+    for name in dict.fromkeys(change.data for change in changes):
+        scores = [change for change in changes if change.data == name]
+        before = f"{name}, before fine-tuning, beam {beam_size}"
+        card = card.with_scores(before, [change.before for change in scores])
+        if name == REPLAY_TEST:
+            card = card.with_scores(f"{name}, beam {beam_size}", [change.after for change in scores])
     replace_card(folder, card, trained.config)
     try:  # the model is complete and scored, so a failure here does not fail the run
         progress.note(f"the report is {write_report(run.folder, tests[-1])}")
@@ -74,6 +79,11 @@ def _outcome(
     sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
     given = run.corpora.dev if test.part == "validation" else run.corpora.test
+    state, train, limit = session.state, session.settings, reason.split(" ")[0] if reason.startswith("train.") else ""
+    warmup = max(train.warmup_steps, int(state.fitted.get("train.warmup_steps", 0)))
+    pace = TrainingPace(
+        state.step, state.seconds, median(state.step_seconds or [state.seconds]), session.steps_in_epoch
+    )
     return Outcome(
         part=test.part,
         sentences=len(sources),
@@ -83,11 +93,13 @@ def _outcome(
         distinct=len(set(outputs)) / len(set(sources)),
         held_out=given is None,
         train_pairs=len(session.train),
-        limit=reason.split(" ")[0] if reason.startswith("train.") else "",
-        is_improving=is_improving([record.score for record in session.state.validations]),
-        within_warmup=session.state.step <= session.settings.warmup_steps,
+        limit=limit,
+        is_improving=is_improving([record.score for record in state.validations]),
+        within_warmup=state.step <= warmup,
         gap=_loss_gap(run.folder),
         weakest=weakest_group(sources, references, outputs),
+        enough=pace.limit_for(limit, warmup / WARMUP_SHARE) if limit else "",
+        continues=limit != "train.max_steps" or train.schedule not in ("linear", "cosine"),
     )
 
 

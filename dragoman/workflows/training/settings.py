@@ -71,6 +71,8 @@ class ResolvedRun:
         The size of the training text. None if the run continues: its settings are known, so the text is not counted.
     given
         The keys of the settings that the user set.
+    unfitted
+        All settings, with the warm-up before it was fitted to `train.max_steps`.
     out
         The folder of the run, or None if it is only planned.
     """
@@ -79,6 +81,7 @@ class ResolvedRun:
     corpora: Corpora
     size: CorpusSize | None
     given: frozenset[str]
+    unfitted: Config
     out: Path | None = None
 
     @property
@@ -141,9 +144,12 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         progress.note(f"reading {corpora.train}")
         with progress.counting("checking", unit="pairs"):
             size = check_corpus(corpora.train, progress.note, checks_languages and not learns_from_models)
-        base = adapt_recipe(_recipe(size, requested, tokenizer), requested, "model.preset" in given.keys)
+        recipe, names_preset = _recipe(size, requested, tokenizer), "model.preset" in given.keys
+        base = adapt_recipe(recipe, requested, names_preset)
+        endless = replace(requested, train=replace(requested.train, max_steps=0))
+        unfitted = adapt_recipe(recipe, endless, names_preset)
     else:
-        size, base = None, frozen
+        size, base, unfitted = None, frozen, frozen
     loaded = given.over(base)
     config = _with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if learns_from_models:
@@ -159,7 +165,7 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     progress.note(_describe(config, size))
     if request.out:
         check_frozen(request.out, config)  # before anything is written into a folder that may hold something else
-    return ResolvedRun(config, corpora, size, loaded.given, request.out)
+    return ResolvedRun(config, corpora, size, loaded.given, given.unchecked_over(unfitted), request.out)
 
 
 def _check_continued(out: Path, given: GivenSettings, frozen: Config) -> None:

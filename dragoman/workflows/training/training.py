@@ -26,6 +26,7 @@ from dragoman.records import Score
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
+from dragoman.training.fitting import fitting_values
 from dragoman.training.run.checkpoint import set_weights
 from dragoman.training.run.finished import finish_of, read_finished, write_finished
 from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, freeze_config, shared_paths
@@ -95,7 +96,8 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
             progress = QUIET
         processes.call_on_first(lambda: check_frozen(out, config))
         model_config = replace(config, data=shared_paths(out, config.data))
-        fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" not in run.given
+        fits = fitting_values(run.unfitted, run.given)
+        fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" in fits
         inputs = add_soft_targets(run, prepare_pairs(run, processes, progress), processes, progress)
         processes.call_on_first(lambda: freeze_config(out, config))
         if processes.is_first:
@@ -103,8 +105,8 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
         log = RunLog(out, progress.log, speaks=processes.is_first)
         try:
             session = make_session(replace(run, config=model_config), inputs, log, processes)
-            if fits_warmup:
-                session.adapts_warmup = lambda train: freeze_config(out, replace(config, train=train))
+            session.fits = fits
+            session.freeze = lambda fitted: freeze_config(out, replace(fitted, data=config.data))
             try:
                 reason = fit(session)
                 return _finish(run, inputs, session, reason, progress) if processes.is_first else None

@@ -51,8 +51,25 @@ CASES = {
         ["97% of them word for word. Such a high score", "very similar to the training text"],
     ),
     "one line for everything": (
-        replace(LIMITED, bleu=0.1, distinct=0.01, within_warmup=True),
+        replace(LIMITED, bleu=0.1, distinct=0.01),
         ["Nearly every source gets the same output. Check that line n", "if it does, raise `train.max_minutes` and"],
+    ),
+    "one line for everything, because the run was too short": (
+        replace(LIMITED, bleu=0.1, distinct=0.01, within_warmup=True, enough="`--train.max-minutes 20`"),
+        ["It has barely trained: raise `train.max_minutes` and", "`--train.max-minutes 20` allows enough steps."],
+    ),
+    "too few validations": (
+        replace(LIMITED, is_improving=None),
+        ["Fewer than three validations do not show whether it was still improving: raise `train.max_minutes` and"],
+    ),
+    "worse after fine-tuning": (
+        replace(LIMITED, is_improving=True, start_bleu=39.2),
+        ["BLEU 25", "Fine-tuning made it worse: BLEU was 39.2 before. Keep the earlier model, or start again with"],
+    ),
+    "as good after fine-tuning": (replace(GOOD, start_bleu=44.4), ["Good: try it on your own text."]),
+    "improving on a schedule that ends": (
+        replace(LIMITED, limit="train.max_steps", is_improving=True, continues=False),
+        ["It was still improving: start a new run with a larger `train.max_steps`."],
     ),
     "few sentences": (
         replace(GOOD, sentences=9),
@@ -80,8 +97,8 @@ def test_nobody_is_told_to_raise_a_limit_that_did_not_end_the_run(limit: str) ->
 @pytest.mark.parametrize(
     ("scores", "improving"),
     [
-        ([], True),
-        ([1.0, 2.0], True),
+        ([], None),
+        ([1.0, 2.0], None),
         ([10.0, 20.0, 30.0, 35.0], True),
         ([10.0, 30.0, 30.1, 30.0, 30.2, 30.1], False),
         ([30.0, 20.0, 10.0], False),
@@ -89,7 +106,7 @@ def test_nobody_is_told_to_raise_a_limit_that_did_not_end_the_run(limit: str) ->
         ([-2.0, -2.0, -2.01], False),
     ],
 )
-def test_the_last_validations_decide_whether_it_improves(scores: list[float], improving: bool) -> None:
+def test_the_last_validations_decide_whether_it_improves(scores: list[float], improving: bool | None) -> None:
     assert is_improving(scores) == improving
 
 

@@ -1,13 +1,18 @@
 """Fine-tuning: it starts from a model's weights and tokenizer, mixes in old data, and scores both domains."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from dragoman.bundle import resolve_model_folder
+from dragoman import demo
+from dragoman.bundle import load_bundle, resolve_model_folder, save_bundle
+from dragoman.bundle.weights import SCALE
 from dragoman.cli.main import run_command
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.files import sha256_of
 from dragoman.model.trained import TrainedModel
 
@@ -80,6 +85,55 @@ def test_fine_tuning_keeps_the_tokenizer_and_records_the_lineage(
     assert again.card.lineage == tuned.card.lineage
     assert again.card.steps == 5
     assert torch.equal(again.model.src_embedding.weight, again.model.tgt_embedding.weight)
+
+
+def tune_demo(folder: Path, flags: list[str], spoil: bool = False) -> int:
+    """Fine-tune the model of the demo on 60 pairs, and validate on 12 others."""
+    pairs = load_phrasebook().generate(seed=5, count=72)
+    files = (("mine", pairs[:60]), ("dev", pairs[60:]))
+    for name, part in files:
+        rows = [(pair.src, " ".join([*pair.tgt.split()[:4], "xyz"]) if spoil else pair.tgt) for pair in part]
+        (folder / f"{name}.en-de.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in rows), encoding="utf-8")
+    data = ["--data", str(folder / "mine.en-de.tsv"), "--data.dev", str(folder / "dev.en-de.tsv")]
+    shorter = ["--inference.beam-size", "1", "--inference.max-extra-tokens", "5", "--train.average-last", "0"]
+    model = ["--from", str(write_demo_model(folder / "demo"))]
+    return run_command(["train", *model, *data, "--out", str(folder / "run"), *FLAGS, *shorter, *flags])
+
+
+def write_demo_model(folder: Path) -> Path:
+    """The model of the demo with float32 weights, which fine-tuning needs. The demo has integers and their scales."""
+    if not folder.exists():
+        bundle = load_bundle(Path(demo.__file__).parent / "model")
+        arrays = {name: array for name, array in bundle.arrays.items() if not name.endswith(SCALE)}
+        for name in arrays.keys() & {name.removesuffix(SCALE) for name in bundle.arrays.keys() - arrays.keys()}:
+            arrays[name] = arrays[name].astype(np.float32) * bundle.arrays[name + SCALE][:, None]
+        save_bundle(replace(bundle, arrays=arrays), folder)
+    return folder
+
+
+def test_a_model_that_fine_tuning_makes_worse_is_compared_with_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ruin = ["--train.learning-rate", "0.1", "--train.warmup-steps", "1", "--validate.every-steps", "1"]
+    assert tune_demo(tmp_path, ruin) == 0
+    answer = capsys.readouterr()
+    assert "best so far" not in answer.err
+    assert "Fine-tuning made it worse: BLEU was " in answer.out
+    assert "Keep the earlier model, or start again with more text or a lower `train.learning_rate`." in answer.out
+    start, *others = [line for line in answer.err.split("\n") if line.startswith(("validation of", "validation after"))]
+    assert start.startswith("validation of the model to fine-tune: perplexity ")
+    assert [line.partition(":")[0] for line in others] == ["validation after step 1", "validation after step 2"]
+    score = float(start.split("bleu ")[1].split()[0])
+    assert score > max(float(line.split("bleu ")[1].split()[0]) for line in others)
+
+
+def test_two_validations_do_not_show_whether_a_run_was_still_improving(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gentle = ["--train.learning-rate", "1e-9", "--validate.every-steps", "1", "--data.check-languages", "false"]
+    assert tune_demo(tmp_path, gentle, spoil=True) == 0
+    said = capsys.readouterr().out
+    assert "Fewer than three validations do not show whether it was still improving: raise `train.max_steps`" in said
 
 
 @pytest.mark.parametrize(
