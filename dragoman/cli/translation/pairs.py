@@ -44,7 +44,7 @@ def _open_pairs(path: Path, options: argparse.Namespace, model: LoadedModel) -> 
     if is_one:
         layout, fields = replace(layout, columns=(columns, columns)), JsonFields(False, columns, columns)
         with suppress(DataError):  # a record may have a single text
-            next(fields.pairs(path, layout.encoding), None)
+            next(fields.pairs(path, layout.encoding, ReadReport()), None)
             return Corpus((path,), "jsonl", "", "", layout.encoding, fields)
     src_lang = check_language(options.src_lang, "`--src-lang`") or model.src_lang
     tgt_lang = check_language(options.tgt_lang, "`--tgt-lang`") or model.tgt_lang
