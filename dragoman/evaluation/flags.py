@@ -56,8 +56,9 @@ _ICU_HEAD = re.compile(r"\{\s*([\w.-]+)\s*,\s*(\w+)")
 _ADDRESS_LANGUAGE = r"(?<=//){0}(?=\.)|(?<=[\w/]/){0}(?:[-_]\w\w)?(?=[/?#]|$)|(?<=[?&])(lang|hl|locale|language)={0}\b"
 # Ratios of the lengths of output and source. The slack, in letters, excuses short texts.
 _SHORT, _LONG, _SLACK = 0.5, 2.0, 12
-# Below a geometric mean of the token probabilities of 0.4.
-_UNSURE_LOG_PROB = math.log(0.4)
+# A geometric mean of the token probabilities, and the smallest of n probabilities times n. The lowest of many is low
+# anyway, so that this product makes short and long outputs alike (docs/reference/flags.md has figures).
+_UNSURE_LOG_PROB, _UNSURE_LOWEST, _UNSURE_TOKENS = math.log(0.4), math.log(1.25), 5
 _SYLLABLE = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
@@ -183,6 +184,12 @@ def _tags(spans: Sequence[ProtectedSpan]) -> tuple[Counter[str], list[str]]:
 
 
 def is_unsure(translation: Translation) -> bool:
-    """Whether the mean log-probability of the best candidate's tokens is low. Without tokens it is unknown."""
+    """Whether the tokens of the best candidate have a low probability: all of them, or the least probable one.
+
+    One wrong word in a fluent sentence hardly changes the mean. Without tokens, the answer is unknown.
+    """
     log_probs = translation.candidates[0].token_log_probs if translation.candidates else ()
-    return bool(log_probs) and sum(log_probs) / len(log_probs) < _UNSURE_LOG_PROB
+    if not log_probs:
+        return False
+    lowest = min(log_probs) + math.log(max(len(log_probs), _UNSURE_TOKENS))
+    return sum(log_probs) / len(log_probs) < _UNSURE_LOG_PROB or lowest < _UNSURE_LOWEST

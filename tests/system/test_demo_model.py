@@ -1,5 +1,7 @@
 """The model that comes with the package: `demo` names it, in every command and from Python."""
 
+import csv
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,40 @@ import pytest
 import dragoman
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
+from dragoman.inference.options import Preserve
 from dragoman.kernels.library import is_available
 
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "demo_model.tsv"
+
 pytestmark = pytest.mark.skipif(not is_available(), reason="int8 on a CPU needs numba")
+
+
+def test_it_translates_what_newcomers_type() -> None:
+    """At least 150 of 200 outputs are those that a person judged right, and an absurd one is flagged."""
+    with RESULTS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert len(rows) == 200
+    assert sum(row["in Tatoeba"] == "no" for row in rows) >= 100
+    assert {row["judgement"] for row in rows} <= {"right", "wrong", "absurd"}
+    found = dragoman.load("demo").translate_detailed([row["source"] for row in rows], Preserve(by_sentence=True))
+    pairs = list(zip(rows, found, strict=True))
+    assert sum(row["judgement"] == "right" and row["output"] == one.text for row, one in pairs) >= 150
+    assert sum(row["judgement"] == "absurd" for row in rows) <= 10
+    assert all(one.flags for row, one in pairs if row["judgement"] == "absurd")
+
+
+def test_its_text_is_credited() -> None:
+    card = (files("dragoman.demo") / "model" / "card.md").read_text(encoding="utf-8")
+    for link in (
+        "https://tatoeba.org",
+        "https://www.manythings.org/anki/",
+        "https://creativecommons.org/licenses/by/2.0/",
+    ):
+        assert link in card
+
+
+def test_the_models_of_the_package_are_small() -> None:
+    assert sum(path.stat().st_size for path in Path(str(files("dragoman.demo"))).glob("model/*")) < 8_000_000
 
 
 def test_it_translates_new_sentences_of_the_phrasebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Faulty translations must be flagged. tests/soak has more of them and checks references of larger tests."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,6 +42,26 @@ def test_flags_come_in_their_order_and_a_blank_source_has_none() -> None:
     assert found == ("loop", "cut", "number", "characters", "unsure")
     assert flags_of(Translation(" ", (), 0, False), lambda _: True) == ()
     assert flags_of(translation("A long sentence to be translated.", ""), lambda _: False) == ("short",)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "is_unsure"),
+    [
+        ([0.9] * 8, False),
+        ([0.35] * 8, True),
+        ([0.95] * 7 + [0.12], True),  # one wrong word in a fluent sentence
+        ([0.95] * 7 + [0.2], False),
+        ([0.95] * 29 + [0.12], False),  # the lowest of many
+        ([0.95] * 29 + [0.03], True),
+        ([0.45], False),
+        ([0.9, 0.2], True),
+    ],
+)
+def test_one_improbable_word_is_enough_to_be_unsure(probabilities: list[float], is_unsure: bool) -> None:
+    log_probs = tuple(map(math.log, probabilities))
+    best = Candidate("Ein Satz.", ("Ein", "Satz."), log_probs, sum(log_probs), sum(log_probs))
+    found = flags_of(Translation("A sentence.", (best,), 1, False), lambda _: False)
+    assert ("unsure" in found) == is_unsure
 
 
 def test_what_the_source_has_may_be_in_the_output() -> None:
