@@ -12,12 +12,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from dragoman.evaluation.lost_sentences import loses_sentence
 from dragoman.evaluation.quantities import quantities_differ
 from dragoman.languages import main_language
 from dragoman.records import Translation
-from dragoman.text.documents.protected_spans import ProtectedSpan, find_protected_spans
+
+if TYPE_CHECKING:
+    from dragoman.text.documents.protected_spans import ProtectedSpan
 
 FLAGS = {
     "loop": "words or letters repeat several times in a row, but not in the source",
@@ -109,8 +112,10 @@ def text_flags(src: str, tgt: str, languages: tuple[str, str] = ("", "")) -> tup
     return tuple(flag for flag, is_so in checks.items() if is_so)
 
 
-def _remove_spans(text: str) -> tuple[str, list[ProtectedSpan]]:
+def _remove_spans(text: str) -> "tuple[str, list[ProtectedSpan]]":
     """The text with a space instead of its addresses, tags and placeholders, and these. Numbers stay in the text."""
+    from dragoman.text.documents.protected_spans import find_protected_spans  # imports numpy, which --help does without
+
     spans = [span for span in find_protected_spans(text) if span.kind != "measure"]
     if not spans:
         return text, spans
@@ -153,7 +158,9 @@ def _length(text: str) -> int:
     return len(text) + (0 if text.isascii() else len(_SYLLABLE.findall(text)) + 2 * len(_IDEOGRAPH.findall(text)))
 
 
-def _addresses_differ(src: Sequence[ProtectedSpan], tgt: Sequence[ProtectedSpan], languages: tuple[str, str]) -> bool:
+def _addresses_differ(
+    src: "Sequence[ProtectedSpan]", tgt: "Sequence[ProtectedSpan]", languages: tuple[str, str]
+) -> bool:
     """Whether web or mail addresses differ in more than the language that they name, as in /en/ and /de/."""
     there, found = (Counter(span.text for span in spans if span.kind in ("url", "email")) for spans in (src, tgt))
     missing, added = (there - found).elements(), (found - there).elements()
@@ -165,7 +172,7 @@ def _without_language(addresses: Iterable[str], language: str) -> Iterator[str]:
     return (re.sub(pattern, "*", address, flags=re.IGNORECASE) for address in addresses)
 
 
-def _tags(spans: Sequence[ProtectedSpan]) -> tuple[Counter[str], list[str]]:
+def _tags(spans: "Sequence[ProtectedSpan]") -> tuple[Counter[str], list[str]]:
     """Tags, placeholders and entities, and the printf placeholders whose order matters.
 
     A word in angle brackets, such as <path>, is a tag only if the text closes it too. The text inside an ICU message

@@ -91,7 +91,7 @@ def test_a_model_that_translates_otherwise_is_not_left(tmp_path: Path, monkeypat
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ModelError, match=r"dragoman\[exchange\]"):
+    with pytest.raises(ModelError, match=r"`pip install .\.\[exchange\].`"):
         export_ctranslate2(_bundle({}), tmp_path / "model", "float32")
 
 

@@ -67,7 +67,7 @@ def test_what_is_no_name(text: str) -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ModelError, match=r"dragoman\[hub\]"):
+    with pytest.raises(ModelError, match=r"`pip install .\.\[hub\].`"):
         fetch_model("Someone/model")
 
 
