@@ -27,6 +27,7 @@ _WRITINGS: tuple[tuple[str, float, str, Callable[[str], object]], ...] = (
         lambda line: not unicodedata.is_normalized("NFC", line),
     ),
     ("HTML entities such as `&amp;`", _FEW, "Decode them, and score again", lambda line: html.unescape(line) != line),
+    ("tags such as `<b>`", _FEW, "Remove them, and score again", re.compile("<[^<> ][^<>]*>").search),
     ("subword markers such as `@@`", _FEW, "Join the subwords to words, and score again", _SUBWORDS.search),
     ("tabs", _FEW, "Keep only the column with the sentences, and score again", re.compile("\t").search),
     ("capitals", _MANY, "Score text with the capitals of its language", lambda line: line != line.lower()),

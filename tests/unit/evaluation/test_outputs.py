@@ -17,11 +17,12 @@ NAMES = "out.de", "test.de"
     [
         (partial(unicodedata.normalize, "NFD"), "of out.de have letters with separate accents (not Unicode NFC), but"),
         (lambda line: html.escape(f"{line[:-1]} & Co."), "200 of 200 lines of out.de have HTML entities"),
+        (lambda line: f"<b>{line}</b>", "200 of 200 lines of out.de have tags such as `<b>`, but 0 of test.de"),
         (lambda line: line.replace("en ", "@@ en "), "of out.de have subword markers"),
         (lambda line: f"x\t{line}", "200 of 200 lines of out.de have tabs, but 0 of test.de"),
         (str.lower, "200 of 200 lines of test.de have capitals, but 0 of out.de"),
     ],
-    ids=["NFD", "HTML", "subwords", "tabs", "lower case"],
+    ids=["NFD", "HTML", "tags", "subwords", "tabs", "lower case"],
 )
 def test_a_difference_in_writing_is_a_warning(change: Callable[[str], str], said: str) -> None:
     changed = list(map(change, LINES))
@@ -33,5 +34,5 @@ def test_a_difference_in_writing_is_a_warning(change: Callable[[str], str], said
 
 
 def test_odd_single_lines_are_no_difference() -> None:
-    odd = [unicodedata.normalize("NFD", LINES[0]), "R&D &amp; Q&A", "a\tb", *LINES[3:]]
+    odd = [unicodedata.normalize("NFD", LINES[0]), "R&D &amp; Q&A <3", "a\tb <b>", *LINES[3:]]
     assert list(writing_differences(odd, LINES, NAMES)) == []
