@@ -177,16 +177,19 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def _refuse_second_files(self, arguments: Sequence[str]) -> None:
         """Raise ConfigError for a second file after a flag. Of other flags the last value counts, as in TOML files."""
-        seen: dict[str, str] = {}
+        seen: dict[str, tuple[str, str]] = {}
         for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
             flag, equals, value = argument.partition("=")
             action = self._option_string_actions.get(flag)
             if not isinstance(action, argparse._StoreAction) or action.metavar != _FILE:
                 continue
             file = value if equals else following
-            if seen.setdefault(flag, file) != file:
-                twice = f"`{flag}` must be one file, but is given twice: {seen[flag]} and {file}."
-                raise ConfigError(f"{twice} {_join_hint(seen[flag], file)}")
+            before, first = seen.setdefault(action.dest, (flag, file))
+            if before != flag:
+                raise ConfigError(f"`{before}` and `{flag}` are one setting. Leave one out.")
+            if first != file:
+                twice = f"`{flag}` must be one file, but is given twice: {first} and {file}."
+                raise ConfigError(f"{twice} {'Leave one out.' if flag == '--output' else _join_hint(first, file)}")
 
 
 def add_layout_flags(parser: ArgumentParser) -> None:

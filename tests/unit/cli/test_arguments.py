@@ -110,6 +110,13 @@ def test_a_second_file_is_an_error(verb: str, given: list[str], capsys: pytest.C
     )
 
 
+def test_two_names_of_a_flag_are_one_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["evaluate", "--hyp", "a", "--ref", "b", "--tgt", "c"]) == 2
+    assert capsys.readouterr().err == "dragoman: `--ref` and `--tgt` are one setting. Leave one out.\n"
+    assert run_command(["translate", "model", "--output", "a", "--output", "b"]) == 2
+    assert "given twice: a and b. Leave one out." in capsys.readouterr().err
+
+
 def test_collecting_flags_accept_several_files(tmp_path: Path) -> None:
     parser = ArgumentParser("serve")
     parser.add_argument("--terms", action="append", metavar="FILE")
