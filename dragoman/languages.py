@@ -154,4 +154,4 @@ def language_name(code: str) -> str:
 
 def name_with_code(code: str) -> str:
     """A language for a message: "Czech (cs)"."""
-    return f"{language_name(code)} ({code})"
+    return f"{language_name(main_language(code))} ({code})"

@@ -26,6 +26,7 @@ from dragoman.workflows.evaluation import (
     EvaluationTexts,
     check_outputs,
     check_test_languages,
+    check_translations,
     read_test,
 )
 from dragoman.workflows.models import ModelRequest, load_model
@@ -125,7 +126,8 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
             check_test_languages(test, request.src, request.ref, progress)
         for name, output in zip((request.a, request.b), written, strict=True):
             if output is not None:  # a model's output is never the wrong file, however bad it is
-                check_same_language(output.texts, test.references, str(name), SKIP_FLAG)
+                others = [request.src, request.ref, *(str(each) for each in (request.a, request.b) if each != name)]
+                check_translations(output.texts, test.references, str(name), others, request.layout)
     for name, output, found in zip((request.a, request.b), (a, b), written, strict=True):
         names = str(name) if found else f"{request.src}, translated by {name},", request.ref
         check_outputs(output.texts, test.references, names, request.check_lines, progress)

@@ -23,6 +23,7 @@ from dragoman.evaluation.outputs import without_columns, writing_differences
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import (
     check_direction,
+    format_of,
     has_both_sides,
     holds_pairs,
     open_aligned,
@@ -180,7 +181,8 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         training = _open_training_text(request, test)
         if request.check_languages:
             _check_side(test.references, test.tgt_lang, request.ref, progress)
-            check_same_language(hypotheses, test.references, request.hyp, SKIP_FLAG)
+            others = request.src, request.ref
+            check_translations(hypotheses, test.references, request.hyp, others, request.layout)
     else:
         terms = Terms.load(request.terms, request.layout.encoding) if request.terms else None
         model = load_model(request.model, progress)
@@ -282,6 +284,23 @@ def _read_translated_test(request: EvaluationRequest, progress: Progress) -> tup
             "the source of the same test."
         )
     return test, without_columns(hypotheses, request.hyp, progress.note)
+
+
+def check_translations(
+    texts: Sequence[str], references: Sequence[str], name: str, others: Sequence[str], layout: Layout
+) -> None:
+    """Raise DataError if the translations in the file `name` are clearly in another language than the references.
+
+    `others` are the other files that the command reads with the same layout.
+    """
+    advice = "Name the right files"
+    if _is_table(name) and not any(map(_is_table, others)):
+        advice = f"Name the column of the translations, `--columns {','.join(reversed(layout.columns or ('1', '2')))}`"
+    check_same_language(texts, references, name, SKIP_FLAG, advice)
+
+
+def _is_table(name: str) -> bool:
+    return format_of(Path(name)) in ("tsv", "csv")
 
 
 def check_outputs(

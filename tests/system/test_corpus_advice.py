@@ -229,9 +229,10 @@ class TestAdvice:
         assert "they are swapped" in said
         assert check(capsys, "--data", name, *advice[1].split())[0] == 0
 
-    @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+    @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
     def test_utf16(self, name: str, phrases: Pairs, capsys: pytest.CaptureFixture[str]) -> None:
         write_table("a.csv", phrases, ";")
+        write_table("a.tsv", phrases)
         write_records("a.jsonl", [list(pair) for pair in phrases])
         Path(name).write_text(Path(name).read_text("utf-8"), encoding="utf-16")
         code, said = check(capsys, "--data", name)

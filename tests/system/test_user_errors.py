@@ -147,6 +147,20 @@ class TestScores:
         said = refused(capsys, "compare", "test.cs", "out", "--src", "test.en", "--ref", "test.cs")
         assert "out looks like Dutch (nl)" in said
 
+    def test_a_table_of_translations_names_its_column(self, capsys: pytest.CaptureFixture[str]) -> None:
+        sides = [Path(name).read_text("utf-8").splitlines() for name in ("test.cs", "test.nl")]
+        write("out.tsv", list(map("\t".join, zip(*sides, strict=True))))
+        commands = ["evaluate", "--hyp", "out.tsv"], ["compare", "test.cs", "out.tsv", "--src", "test.en"]
+        for command in commands:
+            said = refused(capsys, *command, "--ref", "test.cs")
+            assert "out.tsv looks like Dutch (nl)" in said
+            assert "Name the column of the translations, `--columns 2,1`; " in said
+            assert run_command([*command, "--ref", "test.cs", "--columns", "2,1"]) == 0
+            assert "100.00" in capsys.readouterr().out
+        write("ref.tsv", list(map("\t".join, zip(*sides[::-1], strict=True))))
+        said = refused(capsys, "evaluate", "--hyp", "out.tsv", "--ref", "ref.tsv")
+        assert "Name the right files; " in said, "columns would apply to both tables"
+
     def test_a_language_near_the_stated_one_is_a_warning(self, capsys: pytest.CaptureFixture[str]) -> None:
         write("test.sk", CZECH * 5)
         write("out", CZECH * 5)

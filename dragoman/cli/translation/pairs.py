@@ -7,13 +7,15 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
+from dragoman.cli.arguments import encoding_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import check_language, name_with_code
 from dragoman.messages import say
 from dragoman.text.corpus.corpus import Corpus
-from dragoman.text.corpus.json_lines import JsonFields
+from dragoman.text.corpus.json_lines import JsonFields, only_text
 from dragoman.text.corpus.layout import layout_of
-from dragoman.text.corpus.opening import open_corpus
+from dragoman.text.corpus.opening import format_of, open_corpus
+from dragoman.text.corpus.tables import Table
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.languages import are_similar, contradiction, language_of_side
 from dragoman.workflows.models import LoadedModel
@@ -32,13 +34,13 @@ def source_side(path: Path, options: argparse.Namespace, model: LoadedModel) -> 
         raise ConfigError("`--columns` has no effect on TMX. Name its languages with `--src-lang` and `--tgt-lang`.")
     texts = _read_sources(corpus)
     first = list(islice(texts, _LOOKED_AT_TEXTS))
-    if not (options.columns or options.src_lang):
-        _check_side(first, path, model)
+    is_chosen = options.columns or (options.src_lang and not isinstance(corpus.fields, Table))
+    _check_side(first, corpus, model, bool(is_chosen))
     return chain(first, texts)
 
 
 def _open_pairs(path: Path, options: argparse.Namespace, model: LoadedModel) -> Corpus:
-    columns = options.columns or ""
+    columns = options.columns or (only_text(path, encoding_of(options)) if format_of(path) == "jsonl" else "")
     is_one = columns != "" and "," not in columns
     layout = layout_of(options.encoding or "", "" if is_one else columns, options.header or "auto")
     if is_one:
@@ -55,14 +57,25 @@ def _read_sources(corpus: Corpus) -> Iterator[str]:
     report = ReadReport()
     yield from (pair.src for pair in corpus.pairs(report))
     if report.skipped:
-        say(f"{report.skipped:,} of the {report.units:,} units of {corpus} lack one of the languages and have no line.")
+        say(f"{report.skipped:,} of the {report.units:,} units of {corpus} lack a text and have no line.")
 
 
-def _check_side(texts: list[str], path: Path, model: LoadedModel) -> None:
-    """Raise ConfigError if the texts are clearly in the language that the model writes."""
+def _check_side(texts: list[str], corpus: Corpus, model: LoadedModel, is_chosen: bool) -> None:
+    """Raise ConfigError if the texts are clearly in the language that the model writes.
+
+    Texts in a third language, or texts that the user has chosen (`is_chosen`), only cause a warning.
+    """
     found = contradiction(language_of_side(texts, model.src_lang), model.src_lang, model.tgt_lang)
-    if found and are_similar(found, model.tgt_lang):
-        raise ConfigError(
-            f"the source side of {path} looks like {name_with_code(found)}, but the model translates from "
-            f"{name_with_code(model.src_lang)}. Name the source: `--columns 2`, or `--src-lang {model.src_lang}`."
-        )
+    if not found:
+        return
+    message = (
+        f"the source side of {corpus} looks like {name_with_code(found)}, but the model translates from "
+        f"{name_with_code(model.src_lang)}"
+    )
+    if is_chosen or not are_similar(found, model.tgt_lang):
+        say(f"warning: {message}")
+        return
+    fields, other = corpus.fields, f"--src-lang {corpus.tgt_lang} --tgt-lang {corpus.src_lang}"
+    if fields is not None:
+        other = f"--columns {fields.columns[1] + 1 if isinstance(fields, Table) else fields.tgt}"
+    raise ConfigError(f"{message}. Name the source: `{other}`.")

@@ -16,7 +16,7 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.languages import language_code
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
-from dragoman.text.corpus.tmx import ReadReport, matches_language
+from dragoman.text.corpus.tmx import ReadReport, find_language
 from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
 from dragoman.text.surrogates import replace_surrogates
 
@@ -81,6 +81,14 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
     return nested, dict(_texts(record, nested, path, number))
 
 
+def only_text(path: Path, encoding: str) -> str:
+    """The key of the text if the first record has one text and no record has two, else ""."""
+    records = [record for _, record in islice(_records(path, encoding, "replace"), _LOOKED_AT_RECORDS)]
+    if not records or not isinstance(records[0], dict) or max(map(_count_texts, records)) != 1:
+        return ""
+    return next((key for key, value in records[0].items() if isinstance(value, str)), "")
+
+
 def _count_texts(record: object) -> int:
     content = record.get(_CONTAINER) if isinstance(record, dict) else record
     found = content if isinstance(content, dict) else record
@@ -130,9 +138,7 @@ def choose_fields(path: Path, layout: Layout, src_lang: str, tgt_lang: str) -> J
 
 def _key_of(language: str, keys: Sequence[str]) -> str:
     """The key of a language: the same text, or another form of its code or name. "" if there is none."""
-    if language in keys:
-        return language
-    return next((key for key in keys if matches_language(key, language) or language_code(key) == language), "")
+    return find_language(keys, language) or next((key for key in keys if language_code(key) == language), "")
 
 
 def _texts(record: object, nested: bool, path: Path, number: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dragoman.text.corpus.corpus import Corpora, Corpus, Format
 from dragoman.text.corpus.json_lines import choose_fields, first_texts, language_of_key, languages_of_fields
 from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
 from dragoman.text.corpus.tables import languages_of_header, open_table
-from dragoman.text.corpus.tmx import matches_language, tmx_languages
+from dragoman.text.corpus.tmx import find_language, matches_language, tmx_languages
 from dragoman.text.lines import open_bytes, read_lines, refuse_utf16
 
 _FORMATS: dict[str, Format] = {
@@ -98,9 +98,8 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", lay
         if not (src_lang and tgt_lang):
             src_lang, tgt_lang = _complete_languages(src_lang, tgt_lang, tmx_languages(path), path)
         return Corpus((path,), format_, src_lang, tgt_lang)
-    if format_ != "tsv":  # a tab is found in UTF-16 too, and then the corpus doctor shows the text
-        with open_bytes(path, layout.encoding) as stream:
-            refuse_utf16(stream.read(_LOOKED_AT_BYTES), str(path))
+    with open_bytes(path, layout.encoding) as stream:
+        refuse_utf16(stream.read(_LOOKED_AT_BYTES), str(path))
     if format_ == "jsonl":
         return _open_json(path, src_lang, tgt_lang, layout)
     in_name = () if layout.columns else _languages_in_name(path)
@@ -108,7 +107,7 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", lay
     table = open_table(path, layout, quoted=format_ == "csv")
     named = in_name or languages_of_header(table)
     if all(named):
-        _check_columns(path, named, src_lang, tgt_lang)
+        _check_columns(path, named, src_lang, tgt_lang, layout.columns)
     src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
     return Corpus((path,), format_, src_lang, tgt_lang, layout.encoding, table)
 
@@ -134,6 +133,11 @@ def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corp
 def has_both_sides(path: Path) -> bool:
     """Whether the extension of a file is one of a corpus with both sides."""
     return _without_gz(path).suffix.lower() in _FORMATS
+
+
+def format_of(path: Path) -> Format | None:
+    """The format that the extension of a file with both sides gives; None for .txt, which may be lines, and others."""
+    return _FORMATS[_without_gz(path).suffix.lower()] if holds_pairs(path) else None
 
 
 def holds_pairs(path: Path) -> bool:
@@ -222,7 +226,9 @@ def check_direction(src: Path, tgt: Path, src_lang: str, tgt_lang: str) -> None:
         )
 
 
-def _check_columns(path: Path, named: tuple[str, ...], src_lang: str, tgt_lang: str) -> None:
+def _check_columns(
+    path: Path, named: tuple[str, ...], src_lang: str, tgt_lang: str, columns: Sequence[str] = ()
+) -> None:
     """Raise ConfigError if a requested language belongs to the other column by the file's name or header."""
     if not named:
         return
@@ -230,7 +236,8 @@ def _check_columns(path: Path, named: tuple[str, ...], src_lang: str, tgt_lang: 
     if first != second and (main_language(src_lang) == second or main_language(tgt_lang) == first):
         raise ConfigError(
             f"{path} should have {src_lang or 'the source'} and {tgt_lang or 'the target'} in its columns, but its "
-            f"name or header says {named[0]} and {named[1]}. Swap the columns with `--columns 2,1`, or rename the file."
+            f"name or header says {named[0]} and {named[1]}. Swap the columns with "
+            f"`--columns {','.join(reversed(columns or ('1', '2')))}`, or correct the name or header."
         )
 
 
@@ -287,7 +294,8 @@ def _languages_in_name(path: Path) -> tuple[str, ...]:
 
 def _complete_languages(src: str, tgt: str, found: tuple[str, ...], path: Path) -> tuple[str, str]:
     """Both languages. A missing one is filled from the languages of the file, in their order."""
-    free = [code for code in found if not (matches_language(code, src) or matches_language(code, tgt))]
+    taken = [find_language(found, stated) for stated in (src, tgt) if stated]
+    free = [code for code in found if code not in taken and not any(matches_language(code, at) for at in (src, tgt))]
     if len(free) != (not src) + (not tgt):
         raise ConfigError(
             f"{path} has {', '.join(found) or 'no language'}, and it is not clear which two to use. Name them with "

@@ -7,7 +7,7 @@ everything inside them. The text inside `hi` and `sub` stays. White space that h
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -80,11 +80,15 @@ def matches_language(language: str, wanted: str) -> bool:
     return want != "" and (have == want or have.startswith(want + "-"))
 
 
+def find_language(codes: Collection[str], wanted: str) -> str:
+    """The code that is the wanted one, else its first regional form, else its general form (da for da-DK); or ""."""
+    exact = next((code for code in codes if code.lower() == wanted.lower()), "")
+    regional = exact or next((code for code in codes if matches_language(code, wanted)), "")
+    return regional or next((code for code in codes if matches_language(wanted, code)), "")
+
+
 def _variant(segments: dict[str, str], wanted: str) -> str | None:
-    for language, text in segments.items():
-        if language.lower() == wanted.lower():
-            return text
-    return next((text for language, text in segments.items() if matches_language(language, wanted)), None)
+    return segments.get(find_language(segments, wanted) or wanted)
 
 
 def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[str, str]]:

@@ -116,17 +116,20 @@ def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_st
     raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {skip}.')
 
 
-def check_same_language(lines: Sequence[str], references: Sequence[str], name: str, skip: str) -> None:
+def check_same_language(
+    lines: Sequence[str], references: Sequence[str], name: str, skip: str, advice: str = "Name the right files"
+) -> None:
     """Raise DataError if translations are clearly in another language than their references.
 
-    `name` is the name of the translations in the message, `skip` the setting that turns the check off.
+    `name` is the name of the translations in the message, `advice` says how to correct them, and `skip` is the setting
+    that turns the check off.
     """
     wanted = language_of_side(references).language
     found = contradiction(language_of_side(lines, wanted), wanted)
     if found and not are_similar(found, wanted):
         raise DataError(
             f"{name} looks like {name_with_code(found)}, but the references look like {name_with_code(wanted)}. "
-            f"Name the right files; if they are right, add {skip}."
+            f"{advice}; if they are right, add {skip}."
         )
 
 

@@ -86,14 +86,77 @@ def refused(*arguments: str, capfd: pytest.CaptureFixture[str]) -> str:
         ("pairs.jsonl", '{"de": "Eins.", "en": "One & two."}\n{"de": "Drei.", "en": "Three."}\n', []),
         ("pairs.jsonl", '{"id": 7, "text": "One & two."}\n{"id": 8, "text": "Three."}\n', ["--columns", "text"]),
         ("pairs.json", '[\n["One & two.", "Eins."],\n["Three.", "Drei."]\n]\n', []),
+        ("pairs.jsonl", '{"en": "One & two.", "de": null}\n{"en": "Three."}\n', []),
+        ("pairs.jsonl", '{"id": 7, "text": "One & two."}\n{"id": 8, "text": "Three."}\n', []),
         ("memory.tmx", TMX, []),
         ("memory.tmx.gz", TMX, []),
+        ("memory.tmx", TMX.replace("<tuv", '<tuv xml:lang="en-GB"><seg>Other.</seg></tuv><tuv', 1), []),
     ],
 )
 def test_the_source_side_of_pairs_is_translated(
     name: str, content: str, flags: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert translated(tmp_path / name, content, *flags, capfd=capfd) == "One & two.\nThree.\n"
+
+
+def test_general_codes_of_a_file_match_the_regional_ones_of_the_model(
+    languages: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    languages[:] = "en-US", "de-AT"
+    records = '{"de": "Eins.", "en": "One & two."}\n{"de": "Drei.", "en": "Three."}\n'
+    nested = "".join(f'{{"translation": {record}}}\n' for record in records.splitlines())
+    for name, content in (("memory.tmx", TMX), ("flat.jsonl", records), ("nested.jsonl", nested)):
+        assert translated(tmp_path / name, content, capfd=capfd) == "One & two.\nThree.\n", name
+    exact = TMX.replace('"en"', '"en-US"').replace("<tu>", '<tu><tuv xml:lang="en"><seg>Other.</seg></tuv>')
+    assert translated(tmp_path / "exact.tmx", exact, capfd=capfd) == "One & two.\nThree.\n"
+    other = tmp_path / "other.tmx"
+    other.write_text(TMX.replace('"en"', '"en-GB"'), encoding="utf-8")
+    assert "no unit with both en-US and de-AT" in refused("--input", str(other), capfd=capfd)
+
+
+@pytest.mark.usefixtures("languages")
+def test_advice_about_a_wrong_source_leads_to_the_source(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    english = "The old man went slowly over the bridge into the town this morning and bought fresh bread for them."
+    units = f'<tu><tuv xml:lang="en"><seg>{GERMAN}</seg></tuv><tuv xml:lang="de"><seg>{english}</seg></tuv></tu>' * 20
+    for name, content in (
+        ("a.tsv", f"{GERMAN}\t{english}\n" * 20),
+        ("a.csv", f'nr,a,b\n1,"{GERMAN}","{english}"\n' + f'2,"{GERMAN}","{english}"\n' * 20),
+        ("a.jsonl", json.dumps({"source": GERMAN, "target": english}) + "\n"),
+        ("a.tmx", f'<tmx><header srclang="en"/><body>{units}</body></tmx>'),
+    ):
+        given = ["--columns", "2,3", "--header"] if name == "a.csv" else []
+        (tmp_path / name).write_text(content * (20 if name == "a.jsonl" else 1), encoding="utf-8")
+        if given:
+            assert run_command(["translate", "model", "--input", str(tmp_path / name), *given]) == 0
+            assert "warning: the source side" in capfd.readouterr().err
+            continue
+        for flags in ([], ["--src-lang", "en"] if name == "a.tsv" else []):
+            said = refused("--input", str(tmp_path / name), *flags, capfd=capfd)
+            assert "looks like German (de), but the model translates from English (en)" in said
+        advice = said.rpartition("Name the source: `")[2].partition("`")[0].split()
+        assert run_command(["translate", "model", "--input", str(tmp_path / name), *advice]) == 0
+        answer = capfd.readouterr()
+        assert (answer.out, answer.err) == (f"{english}\n" * 20, ""), name
+
+
+def test_a_source_in_a_third_language_is_a_warning(
+    languages: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    languages[:] = "en", "fr"
+    (tmp_path / "a.tsv").write_text(f"{GERMAN}\tMatin.\n" * 20, encoding="utf-8")
+    assert run_command(["translate", "model", "--input", str(tmp_path / "a.tsv")]) == 0
+    said = capfd.readouterr().err
+    assert said.endswith("a.tsv looks like German (de), but the model translates from English (en)\n")
+
+
+@pytest.mark.usefixtures("languages")
+def test_swapped_columns_are_swapped_back_by_the_advice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("English;German\nOne.;Eins.\n", encoding="utf-8")
+    for columns, advice in (("2,1", "1,2"), ("German,English", "English,German")):
+        said = refused("--input", str(path), "--header", "--columns", columns, capfd=capfd)
+        assert f"`--columns {advice}`" in said
+        assert translated(path, path.read_text(), "--header", "--columns", advice, capfd=capfd) == "One.\n"
 
 
 @pytest.mark.usefixtures("languages")

@@ -48,8 +48,10 @@ def test_given_languages_match_by_prefix_and_exact_ones_first(tmp_path):
 
 
 def test_codes_of_three_letters_are_those_of_two(tmp_path):
-    corpus = memory(tmp_path, unit(fra="un", eng="one", DEU="eins"), src_lang="en", tgt_lang="de-AT")
-    with pytest.raises(DataError, match=r"no unit with both en and de-AT\. Its languages are eng, fra, DEU"):
+    corpus = memory(tmp_path, unit(fra="un", eng="one", DEU="eins"), src_lang="en-US", tgt_lang="de-AT")
+    assert list(corpus.pairs()) == [SentencePair("one", "eins")], "the general code is the nearest one in the file"
+    corpus = memory(tmp_path, unit(fra="un", eng="one", DEU="eins"), src_lang="en", tgt_lang="nl-BE")
+    with pytest.raises(DataError, match=r"no unit with both en and nl-BE\. Its languages are eng, fra, DEU"):
         list(corpus.pairs())
     corpus = memory(tmp_path, unit(fra="un", eng="one", DEU="eins"), src_lang="en", tgt_lang="de")
     assert list(corpus.pairs()) == [SentencePair("one", "eins")]
