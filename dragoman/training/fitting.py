@@ -68,7 +68,7 @@ def fit_settings(session: TrainingSession, pace: TrainingPace) -> None:
         state.refits.append({"step": first, **before})
         session.log.change(first, before, after)
     reason = f"`{limit}` = {_values(config, [limit])[limit]:g}" if limit else "No limit"
-    reason += f" allows about {end:,.0f} steps" if limit == "train.max_minutes" else ""
+    reason += f" allows about {end:,.0f} step{'s' * (round(end) != 1)}" if limit == "train.max_minutes" else ""
     since = f" from step {state.step + 1:,} on" if state.step else ""
     if now.train != config.train:
         warmups = [f"{each.train.warmup_steps:,}" for each in (now, config)]

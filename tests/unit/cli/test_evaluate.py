@@ -36,6 +36,13 @@ def test_scores_of_a_file_go_to_stdout_and_warnings_to_stderr(capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("files")
+def test_tags_that_only_the_translations_have_are_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out.de").write_text("<b>eins zwei drei vier</b>\n<b>fünf</b>\n", encoding="utf-8")
+    assert run_command(["evaluate", "--hyp", "out.de", "--ref", "test.de"]) == 0
+    assert "warning: 2 of 2 lines of out.de have tags such as `<b>`, but 0 of test.de" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("files")
 def test_json_is_one_object_with_signatures(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
