@@ -327,7 +327,8 @@ def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Pr
     Similar languages are only a note. `src` and `ref` are the names of the files, for the error.
     """
     if src == ref:
-        src, ref = (f"the {side} of {src} (choose with `--columns`)" for side in ("source", "target"))
+        choice = "" if format_of(Path(src)) == "tmx" else " (choose with `--columns`)"
+        src, ref = (f"the {side} of {src}{choice}" for side in ("source", "target"))
     _check_side(test.sources, test.src_lang, src, progress, test.tgt_lang)
     _check_side(test.references, test.tgt_lang, ref, progress, test.src_lang)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,14 @@ class TestScores:
         assert "out looks like Dutch (nl), but the references look like Czech (cs)" in said
         said = refused(capsys, "compare", "test.cs", "out", "--src", "test.en", "--ref", "test.cs")
         assert "out looks like Dutch (nl)" in said
+
+    def test_columns_are_no_advice_for_a_memory(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        sides = [Path(name).read_text("utf-8").splitlines() for name in ("test.en", "test.nl")]
+        unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="cs"><seg>{}</seg></tuv></tu>'
+        units = "".join(unit.format(*map(escape, pair)) for pair in zip(*sides, strict=True))
+        write("test.tmx", [f'<tmx><header srclang="en"/><body>{units}</body></tmx>'])
+        said = refused(capsys, "evaluate", model, "--data", "test.tmx")
+        assert "the target of test.tmx looks like Dutch (nl), not like Czech (cs)" in said
 
     def test_a_table_of_translations_names_its_column(self, capsys: pytest.CaptureFixture[str]) -> None:
         sides = [Path(name).read_text("utf-8").splitlines() for name in ("test.cs", "test.nl")]
