@@ -41,7 +41,7 @@ def resolve_model_folder(path: Path) -> Path:
     if is_built_in(path):
         return _BUILT_IN[str(path)]
     if not path.exists():
-        raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.")
+        raise ModelError(f"{path} does not exist. Name a model folder, a run of `dragoman train`, or `demo`.")
     if path.is_file():
         return _followed(path)
     if (path / CTRANSLATE2_WEIGHTS).is_file():
@@ -62,9 +62,10 @@ def resolve_model_folder(path: Path) -> Path:
         )
     if (path / "checkpoints").is_dir():
         raise ModelError(f"{path} is a run without a finished validation, so it has no model yet. Let it train longer.")
-    raise ModelError(
-        f"{path} is neither a model folder (it has no {MANIFEST}) nor a run. Name a folder that `dragoman train` wrote."
-    )
+    hint = "Name a folder that `dragoman train` wrote."
+    if str(path) in _BUILT_IN:
+        hint = f"It hides the model `{path}` that comes with Dragoman. Rename it, or work in another folder."
+    raise ModelError(f"{path} is neither a model folder (it has no {MANIFEST}) nor a run. {hint}")
 
 
 def is_built_in(path: str | Path) -> bool:

@@ -102,7 +102,8 @@ def help_text() -> str:
     return (
         "Usage: dragoman VERB ...\n\nTrain, serve and inspect your own translator.\n\n"
         + "\n".join(groups)
-        + "\n`dragoman VERB --help` shows the flags of a verb.\n`dragoman --version` prints the version.\n"
+        + "\n`dragoman translate demo` uses a small English-German model that comes with Dragoman.\n"
+        "`dragoman VERB --help` shows the flags of a verb.\n`dragoman --version` prints the version.\n"
     )
 
 

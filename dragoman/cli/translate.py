@@ -291,7 +291,7 @@ def build_parser() -> ArgumentParser:
     """The parser of ``dragoman translate``."""
     parser = ArgumentParser(
         "translate",
-        "echo 'Where is the station?' | dragoman translate run",
+        "echo 'Where is the station?' | dragoman translate demo",
         "dragoman translate run --input page.html --format html --output seite.html",
         "dragoman translate run --input text.en --output text.de",
     )

@@ -82,7 +82,7 @@ def require_model(path: str | Path, hint: str = "") -> None:
     from dragoman.bundle import is_built_in
 
     if not is_built_in(path):
-        raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.{hint}")
+        raise ModelError(f"{path} does not exist. Name a model folder, a run of `dragoman train`, or `demo`.{hint}")
 
 
 def find_folder(path: str | Path, progress: Progress = QUIET) -> Path:

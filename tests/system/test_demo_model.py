@@ -63,7 +63,27 @@ def test_commands_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert "no difference shown" in capsys.readouterr().out
 
 
-def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_the_same_name_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("demo").mkdir()
     assert run_command(["translate", "demo", "--text", "one"]) == 2
+    error = capsys.readouterr().err
+    assert "hides the model `demo` that comes with Dragoman. Rename it, or work in another folder." in error
+    Path("demo").rename("other")
+    assert run_command(["translate", "other", "--text", "one"]) == 2
+    assert "hides" not in capsys.readouterr().err
+
+
+def test_the_help_and_the_error_for_a_missing_model_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["--help"]) == 0
+    assert "`dragoman translate demo` uses a small English-German model" in capsys.readouterr().out
+    for verb, arguments in (("translate", ["--text", "one"]), ("inspect", ["one"]), ("serve", [])):
+        assert run_command([verb, "run", *arguments]) == 2
+        assert (
+            "run does not exist. Name a model folder, a run of `dragoman train`, or `demo`." in capsys.readouterr().err
+        )

@@ -213,7 +213,7 @@ class TestScores:
 
 def test_a_text_as_an_argument_is_answered_with_its_flag(model_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     said = refused(capfd, "translate", str(model_folder), "some text")  # type: ignore[arg-type]
-    assert said.endswith("some text does not exist. Name a model folder, or a run of `dragoman train`. "
+    assert said.endswith("some text does not exist. Name a model folder, a run of `dragoman train`, or `demo`. "
                          "To translate a text, use `--text`.")  # fmt: skip
     assert run_command(["translate", str(model_folder), "--text", "one two\nthree"]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 2

@@ -8,7 +8,7 @@ from dragoman.cli.main import run_command
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere does not exist. Name a model folder, or a run of `dragoman train`."),
+        (["nowhere"], "nowhere does not exist. Name a model folder, a run of `dragoman train`, or `demo`."),
         (["MODEL"], "MODEL has no languages. Write them in front of it: en-de=MODEL."),
         (["en=MODEL"], "the languages in `en=MODEL` must be a pair such as en-de, but are `en`."),
         (["en-de=MODEL", "EN-de=MODEL"], "MODEL and MODEL both translate en-de. Serve one of them."),
