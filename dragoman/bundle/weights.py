@@ -144,8 +144,8 @@ def require_float32(stored: str) -> None:
     """Raise ModelError if the `stored_precision` of a model is not float32."""
     if stored != "float32":
         raise ModelError(
-            f"the model's weights are stored in {stored}, which only translates. "
-            "Use the model that they were made from."
+            f"the model's weights are stored in {stored}, but this command needs float32 weights. Use the model that "
+            "they were made from."
         )
 
 

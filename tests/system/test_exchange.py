@@ -46,10 +46,12 @@ def test_an_int8_model_translates_as_the_model_does_in_int8(
     for wrong in (
         ["translate", small, "--text", "one", "--inference.precision", "float32"],
         ["export", small, "--to", "ctranslate2"],
+        ["verify", small],
     ):
         assert run_command(wrong) == 2
         err = capsys.readouterr().err
         assert "the model's weights are stored in int8" in err.splitlines()[-1]
+        assert "only translates" not in err
 
 
 def test_int8_embeddings_make_a_smaller_model_that_translates(
