@@ -16,6 +16,7 @@ from dragoman.cli.translation.documents import DOCUMENTS
 from dragoman.cli.translation.formats import kind_of_name, kind_of_start
 from dragoman.cli.translation.windows import MAX_LINES, arriving_lines
 from dragoman.errors import DataError
+from dragoman.messages import say
 from dragoman.text.lines import open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
 
 _ANY = (None, "jsonl")
@@ -70,6 +71,8 @@ def open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
 def wait_for_input(source: InputLines, given: argparse.Namespace, files: ExitStack) -> InputLines:
     """Wait for the first bytes of standard input. Gzip is decompressed, and the text recoded to UTF-8."""
     is_file = source.stream.seekable()
+    if source.stream.isatty():
+        say("type one sentence or more, and press Enter to translate. Ctrl-D ends.")
     stream = files.enter_context(open_stream(source.stream, source.name, encoding_of(given)))
     start = _start_of(stream)
     refuse_utf16(start, source.name)
@@ -90,9 +93,12 @@ def _refuse_other_encoding(start: bytes, name: str) -> None:
     lines = text.removesuffix("\n").split("\n")
     bad = [number for number, line in enumerate(lines, 1) if not line.isascii() and _bad_bytes(line)]
     if 100 * len(bad) > len(lines) and _bad_bytes(text) > 1:
+        hint = "Set `--encoding` to its encoding, such as `--encoding windows-1252`."
+        if b"\0" in start:
+            hint = "It also has NUL bytes, so it is probably not text. Name a text file."
         raise DataError(
             f"{name} is not UTF-8: {len(bad):,} of its first {len(lines):,} lines have other bytes, such as line "
-            f"{bad[0]}. Set `--encoding` to its encoding, such as `--encoding windows-1252`."
+            f"{bad[0]}. {hint}"
         )
 
 

@@ -294,6 +294,30 @@ def test_a_person_at_a_terminal_learns_of_what_the_model_is_unsure_of(
 
 
 @pytest.mark.usefixtures("languages")
+def test_only_a_person_at_a_terminal_is_told_how_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").write_text("one\n")
+    flags = (), ("--text", "one"), ("--input", str(tmp_path / "in"))
+    for is_terminal in (True, False):
+        for arguments in flags:
+            typed = io.BytesIO(b"one\n")
+            monkeypatch.setattr(typed, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(typed))
+            assert run_command(["translate", "model", *arguments]) == 0
+            assert ("Ctrl-D ends" in capsys.readouterr().err) == (is_terminal and not arguments), arguments
+
+
+@pytest.mark.usefixtures("languages")
+def test_a_picture_is_not_taken_for_text_in_another_encoding(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scan.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0" + bytes(range(256)) * 20)
+    said = refused("--input", str(path), capfd=capfd)
+    assert "it is probably not text. Name a text file." in said
+    assert "--encoding" not in said
+
+
+@pytest.mark.usefixtures("languages")
 def test_a_file_in_another_encoding_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "latin1.de"
     for lines, number in ((["Grüße aus Köln"], 1), (["Hallo"] * 90 + ["Äpfel für Jörg"], 91)):
