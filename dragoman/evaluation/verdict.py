@@ -148,7 +148,8 @@ def weakest_group(sources: Sequence[str], references: Sequence[str], outputs: Se
 def _meaning(outcome: Outcome) -> str:
     """The score, and its band unless it is on characters, on too few sentences, or too high to be believed."""
     unit = " of characters" if outcome.by_character else ""
-    where = f"{outcome.sentences:,} {'held-out' if outcome.held_out else outcome.part} sentences"
+    plural = "s" * (outcome.sentences != 1)
+    where = f"{outcome.sentences:,} {'held-out' if outcome.held_out else outcome.part} sentence{plural}"
     score = f"BLEU {outcome.bleu:.0f}{unit} on {where}"
     if outcome.sentences < FEW_SENTENCES:
         return f"{score} means little: there are too few"

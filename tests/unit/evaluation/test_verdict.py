@@ -75,6 +75,7 @@ CASES = {
         replace(GOOD, sentences=9),
         ["BLEU 44 on 9 test sentences means little: there are too few. Name a test of 100 sentences or more"],
     ),
+    "one sentence": (replace(GOOD, sentences=1), ["BLEU 44 on 1 test sentence means little: there are too few."]),
     "characters": (replace(GOOD, by_character=True), ["BLEU 44 of characters on 1,000 test sentences. Good"]),
     "weak group": (replace(GOOD, weakest="long sentences (chrF2 31, all 48)"), ["Weakest: long sentences (chrF2 31"]),
 }
