@@ -1,4 +1,4 @@
-# make demo       train the demo translator, score it, and translate
+# make demo       train a small translator on the built-in phrasebook, score it, and translate
 # make check      everything that a change must pass: lint and test
 # make lint       format, lint, import rules, spelling, words, types
 # make test       all tests except the slow ones
