@@ -363,6 +363,15 @@ def test_the_page_of_the_benchmarks_shows_the_figures_of_the_results() -> None:
     assert checked > 100
 
 
+def test_the_figures_of_the_demo_model_are_those_of_its_results() -> None:
+    facts, caption = result("demo_model.json"), README.split("terminal.svg)<br>\n")[1].split("\n\n")[0]
+    [bleu] = [one["value"] for one in facts["test"] if one["metric"] == "BLEU"]
+    right = f"{facts['judged']['right']}"
+    assert figures(caption) == [f"{facts['bytes'] / 1e6:.1f}", f"{bleu}", "1,000", right, f"{facts['sentences']}"]
+    session = (ROOT / "docs" / "images" / "terminal.txt").read_text(encoding="utf-8")
+    assert f"\nBLEU {bleu} [" in session
+
+
 def test_python_and_the_chapters_are_those_of_the_project() -> None:
     requires = re.findall(
         r'^requires-python = ">=([\d.]+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE
