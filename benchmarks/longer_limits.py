@@ -57,7 +57,7 @@ def bleu_of(seed: int, steps: int) -> tuple[float, float, float]:
             path.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in getattr(split, part)), encoding="utf-8")
         names = {"data": files["train"], "dev": files["dev"], "test": files["test"]}
 
-        def train(name: str, **limits: int) -> float:
+        def train(name: str, **limits: Any) -> float:
             run = dragoman.train(out=Path(folder) / name, train_seed=seed, **names, **SETTINGS, **limits)
             return run.scores["test, beam 1"]["BLEU"]
 
