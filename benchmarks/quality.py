@@ -99,7 +99,7 @@ def tatoeba(data: Path, src: str, tgt: str) -> Parts:
 def tatoeba_and_phrasebook(data: Path, src: str, tgt: str) -> Parts:
     """The text of the demo model: `tatoeba` with more names in the training part, and the phrasebook of the package.
 
-    Every second sentence about the Tom or Mary of most Tatoeba sentences is about somebody else instead.
+    About half of the sentences with Tom or Mary, whom most of Tatoeba is about, get another name.
     """
     from dragoman.demo.phrasebook_file import load_phrasebook
 
