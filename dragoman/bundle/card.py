@@ -16,7 +16,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 from dragoman.config.fields import quote_value
 from dragoman.errors import ModelError
 from dragoman.records import Score
-from dragoman.text.doctor.languages import language_of_side
 from dragoman.text.surrogates import replace_surrogates
 
 # A card has a few kB. The limit keeps a wrong file from filling the memory.
@@ -89,6 +88,8 @@ class Card:
 
     def with_languages_of(self, *sides: Sequence[str]) -> "Card":
         """The card with each missing language found in the lines of its side, sources and targets, if it is clear."""
+        from dragoman.text.doctor.languages import language_of_side  # only training needs it
+
         found = [side.language if side.share >= _SURE_SHARE else "" for side in map(language_of_side, sides)]
         return replace(self, src_lang=self.src_lang or found[0], tgt_lang=self.tgt_lang or found[1])
 

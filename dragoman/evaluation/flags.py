@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dragoman.evaluation.lost_sentences import loses_sentence
-from dragoman.evaluation.quantities import quantities_differ
 from dragoman.languages import main_language
 from dragoman.records import Translation
 
@@ -97,6 +95,10 @@ def text_flags(src: str, tgt: str, languages: tuple[str, str] = ("", "")) -> tup
 
     A loop counts only if the source has none: a song may repeat itself.
     """
+    # Imported here, because `translate` without flags starts sooner without their tables.
+    from dragoman.evaluation.lost_sentences import loses_sentence
+    from dragoman.evaluation.quantities import quantities_differ
+
     src_words, tgt_words = (_WORD.findall(text.casefold()) for text in (src, tgt))
     (src_text, src_spans), (tgt_text, tgt_spans) = (_remove_spans(text) for text in (src, tgt))
     checks = {

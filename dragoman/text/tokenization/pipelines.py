@@ -66,7 +66,7 @@ def printable_byte_level(alphabet: dict[str, int]) -> Callable[[str], str]:
     """A function that formats a byte-level token: as text with marked spaces, or as bytes if it is not UTF-8."""
 
     def show(token: str) -> str:
-        raw = bytes(alphabet[char] for char in token)
+        raw = bytes(map(alphabet.__getitem__, token))
         try:
             return raw.decode("utf-8").replace(" ", SPACE_SYMBOL)
         except UnicodeDecodeError:
