@@ -15,7 +15,7 @@ Lone surrogates in Python strings, which are not valid Unicode, are encoded as U
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,11 +71,13 @@ class Tokenizer:
     def language_token(self, ids: Sequence[int]) -> list[int]:
         """The first id if it names a target language (kind sentencepiece: ``>>fra<<``), else nothing."""
         first = list(ids[:1])
-        names_one = self.kind == "sentencepiece" and any(is_language(self._names[index]) for index in first)
+        names_one = self.kind == "sentencepiece" and any(map(is_language, self.tokens(first)))
         return first if names_one else []
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """One printable string per id: U+2581 stands for a space, ``<0xE3>`` for a byte."""
+        unknown = [index for index in ids if index not in self._names]
+        self._names.update((index, self._show(index)) for index in unknown)
         return [self._names[index] for index in ids]
 
     def has_new_characters(self, text: str) -> bool:
@@ -89,16 +91,22 @@ class Tokenizer:
 
     @cached_property
     def _characters(self) -> frozenset[str]:
-        whole = (name for name in self._names[_NUM_CONTROLS:] if not name.startswith("<0x"))
+        names = self.tokens(range(_NUM_CONTROLS, self.vocab_size))
+        whole = (name for name in names if not name.startswith("<0x"))
         return frozenset(char for name in whole for char in name if char >= " " and char != "\x7f") | {" "}
 
     @cached_property
-    def _names(self) -> list[str]:
-        names = [str(self.library.id_to_token(index)) for index in range(self.vocab_size)]
-        if self.kind == "byte_bpe":
-            show = pipelines.printable_byte_level(pipelines.byte_level_alphabet())
-            names[_NUM_CONTROLS:] = [show(name) for name in names[_NUM_CONTROLS:]]
-        return names
+    def _names(self) -> dict[int, str]:
+        """The names that were needed so far. A short text needs few of many."""
+        return {}
+
+    @cached_property
+    def _show_bytes(self) -> Callable[[str], str]:
+        return pipelines.printable_byte_level(pipelines.byte_level_alphabet())
+
+    def _show(self, index: int) -> str:
+        name = str(self.library.id_to_token(index))
+        return self._show_bytes(name) if self.kind == "byte_bpe" and index >= _NUM_CONTROLS else name
 
     def save(self, path: Path) -> None:
         """Write one JSON file in the format of the `tokenizers` library."""
