@@ -171,7 +171,8 @@ class TrainedModel:
     def load(cls, folder: Path, device: str = "auto") -> "TrainedModel":
         """Load a model folder in eval mode on `device`. Raises ModelError if it is missing, damaged or no model.
 
-        The folder may change or disappear afterwards. Only `bundle` and `save` of a quantized model read it again.
+        The folder may change or disappear afterwards, unless the model is quantized: `model`, `bundle` and `save` may
+        read such a folder again.
         """
         chosen = choose_device(device)
         return cls.from_bundle(load_bundle(folder), chosen)
