@@ -15,11 +15,10 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.demo.phrasebook import PhrasebookPair, split_words
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.alignment import DEFAULT_READING, Aligner, Reading, alignment_layer
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import Word, words_of
 
 PAIRS, SAMPLES, SEED = 300, 1000, 1
@@ -32,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a model trained on the phrasebook, such as `dragoman demo` makes")
     folder = resolve_model_folder(parser.parse_args().model)
-    trained = TrainedModel.load(folder, "cpu")
+    trained = Model.load(folder, "cpu")
     split = load_phrasebook().split(SEED, 30_000, 500)
     pairs = split.test[:PAIRS]
     layers = trained.config.model.num_decoder_layers
@@ -50,11 +49,11 @@ def main() -> None:
         print(f"| {layer + 1} | next minus prediction | | {difference(counts):.3f} | {low:.3f} to {high:.3f} |")
 
 
-def counted(trained: TrainedModel, pairs: Sequence[PhrasebookPair], reading: Reading, layer: int) -> list[Counts]:
+def counted(trained: Model, pairs: Sequence[PhrasebookPair], reading: Reading, layer: int) -> list[Counts]:
     """Count for each pair the links found, the true links, and the links that are both."""
     tokenizers = trained.tokenizers
     ids = [(tokenizers.src.encode(pair.src), tokenizers.tgt.encode(pair.tgt)) for pair in pairs]
-    found = Aligner([trained.model], tokenizers, reading, layer).links(ids)
+    found = Aligner([trained.weights], tokenizers, reading, layer).links(ids)
     counts = []
     for pair, (src, tgt), links in zip(pairs, ids, found, strict=True):
         src_words = words_of_tokens(words_of(tokenizers.src.tokens(src)), split_words(pair.src))

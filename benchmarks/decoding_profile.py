@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.inference.compiled import beams, engine, layers
 from dragoman.inference.compiled.layout import BeamRules, DecoderWeights, Integers, RowBuffers, SearchState, Shape
 from dragoman.inference.searches import compiled_weights
@@ -26,7 +26,6 @@ from dragoman.inference.segments import Source
 from dragoman.inference.tensors.products import product_function
 from dragoman.inference.translator import override_settings
 from dragoman.kernels.library import MachineCode, Packed
-from dragoman.model.trained import TrainedModel
 
 
 def main() -> None:
@@ -38,11 +37,11 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    trained = TrainedModel.load(resolve_model_folder(given.model), "cpu")
+    trained = Model.load(resolve_model_folder(given.model), "cpu")
     settings = override_settings(trained.config.inference, {"beam_size": given.beam, "n_best": 1})
     lines = given.text.read_text(encoding="utf-8").split("\n")[: given.sentences]
     rows = trained.tokenizers.src.encode_batch(lines)
-    weights = compiled_weights(trained.model, given.precision)
+    weights = compiled_weights(trained.weights, given.precision)
     parts = Parts()
     bind = MachineCode.bind
 

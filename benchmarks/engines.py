@@ -18,7 +18,7 @@ from unittest import mock
 
 from recording import read_lines, say
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import InferenceSettings, TrainSettings
 from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
@@ -27,7 +27,6 @@ from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.searches import CompiledSearch, StepSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.model.trained import TrainedModel
 from dragoman.training.step import dropout, fused
 from dragoman.training.step.gradients import Gradients
 
@@ -43,21 +42,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sentences", type=int, default=200)
     given = parser.parse_args()
-    trained = TrainedModel.load(resolve_model_folder(given.model), "cpu")
+    trained = Model.load(resolve_model_folder(given.model), "cpu")
     src = trained.tokenizers.src.encode_batch(read_lines(given.source)[: given.sentences])
     tgt = trained.tokenizers.tgt.encode_batch(read_lines(given.target)[: given.sentences])
     report("gradient of one update", training_ways(trained, src, tgt), given.rounds)
     report("translation, beam 5", translation_ways(trained, src), given.rounds)
 
 
-def training_ways(trained: TrainedModel, src: list[list[int]], tgt: list[list[int]]) -> dict[str, Way]:
+def training_ways(trained: Model, src: list[list[int]], tgt: list[list[int]]) -> dict[str, Way]:
     pairs = InMemoryPairs(src, tgt)
     pieces = micro_batches(pairs.src_lengths, pairs.tgt_lengths, _TOKENS_AT_ONCE)
     batches = [load_batch(pairs, piece) for piece in pieces]
     num_tokens = sum(batch.num_tgt_tokens for batch in batches)
 
     def way(precision: str) -> Way:
-        gradients = Gradients(trained.model, TrainSettings(precision=precision, device="cpu", label_smoothing=0.1))
+        gradients = Gradients(
+            trained.transformer, TrainSettings(precision=precision, device="cpu", label_smoothing=0.1)
+        )
         return lambda: gradients.compute(batches, [1], num_tokens)
 
     def without_numba(compute: Way) -> None:
@@ -75,12 +76,12 @@ def training_ways(trained: TrainedModel, src: list[list[int]], tgt: list[list[in
     return ways
 
 
-def translation_ways(trained: TrainedModel, src: list[list[int]]) -> dict[str, Way]:
-    model, settings = trained.model, InferenceSettings(beam_size=5)
+def translation_ways(trained: Model, src: list[list[int]]) -> dict[str, Way]:
+    model, settings = trained.transformer, InferenceSettings(beam_size=5)
     searches = {"definition": StepSearch(FullPasses(model))}
     for precision in ("float32", "bfloat16", "int8"):
         searches[f"tensors, {precision}"] = StepSearch(FastModel(model, precision))
-    compiled = {f"compiled, {each}": CompiledSearch(model, each) for each in ("float32", "int16", "int8")}
+    compiled = {f"compiled, {each}": CompiledSearch(trained.weights, each) for each in ("float32", "int16", "int8")}
     return {
         name: lambda search=search: search([Source(str(number), ids) for number, ids in enumerate(src)], settings)
         for name, search in {**searches, **compiled}.items()

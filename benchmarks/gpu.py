@@ -31,7 +31,7 @@ from gpu_peers import MARIAN_MISSING, MarianPeer, TorchPeer
 from recording import say, write_json
 from torch import Tensor
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, Model, Weights
 from dragoman.config import PRESETS, Config, InferenceSettings, ModelSettings, TokenizerSettings, TrainSettings
 from dragoman.config.settings import ValidateSettings
 from dragoman.data.batch import pad_ids
@@ -40,7 +40,6 @@ from dragoman.data.stream import BatchStream, Delivery, StepPlan
 from dragoman.devices.device import resolve_device
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
@@ -179,7 +178,7 @@ def train_dragoman(
     torch.manual_seed(1)
     model = Transformer(config.model, VOCAB_SIZE, VOCAB_SIZE).to(device)
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=300), ["made up"])  # a model folder must hold one
-    trained = TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
+    trained = Model(Weights.of(model), TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
     with tempfile.TemporaryDirectory() as name, contextlib.closing(RunLog(Path(name))) as log:
         fit(TrainingSession(RunFolder(Path(name)), trained, pairs, made_up_pairs(64), lambda model: {}, log))
         lines = (Path(name) / "log.jsonl").read_text().split("\n")

@@ -25,14 +25,13 @@ from side_by_side.marian import MARIAN_EOS_ID, MARIAN_UNK_ID, marian_config
 from side_by_side.shapes import LABEL_SMOOTHING, SIZES, Size
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, Weights, resolve_model_folder
 from dragoman.config import Config, TrainSettings, ValidateSettings
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.evaluation.metrics import bleu
 from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import BOS_ID, PAD_ID
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -86,7 +85,7 @@ def main() -> None:
     make_random(corpus, size, models / "random")
     trained = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").trained)
     if small:
-        grow(TrainedModel.load(small, "cpu").model, trained.model)
+        grow(Model.load(small, "cpu").transformer, trained.transformer)
     settings = replace(
         RECIPES[size.name],
         label_smoothing=LABEL_SMOOTHING,
@@ -97,7 +96,7 @@ def main() -> None:
     )
     validate = ValidateSettings(every_epochs=0, every_steps=given.validate_every, metric="bleu", beam_size=1)
     train(replace(trained, config=replace(trained.config, train=settings, validate=validate)), corpus, run)
-    write_forms(TrainedModel.load(resolve_model_folder(run), "cpu"), models)
+    write_forms(Model.load(resolve_model_folder(run), "cpu"), models)
 
 
 def make_random(corpus: Corpus, size: Size, folder: Path) -> None:
@@ -129,7 +128,7 @@ def make_random(corpus: Corpus, size: Size, folder: Path) -> None:
     (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def restarted(trained: TrainedModel) -> TrainedModel:
+def restarted(trained: Model) -> Model:
     """Return the imported model with Dragoman's initial weights, which learn faster than Marian's small ones.
 
     In Marian's form, the decoder starts from an embedding of zeros, and CTranslate2 relies on that. The rows of our bos
@@ -137,15 +136,15 @@ def restarted(trained: TrainedModel) -> TrainedModel:
     """
     shape = replace(trained.config.model, dropout=DROPOUT)
     torch.manual_seed(1)
-    model = Transformer(shape, trained.model.src_vocab_size, trained.model.tgt_vocab_size)
+    model = Transformer(shape, trained.transformer.src_vocab_size, trained.transformer.tgt_vocab_size)
     _clear_start_rows(model)
     with torch.no_grad():
-        model.projection.bias.copy_(trained.model.projection.bias)
+        model.projection.bias.copy_(trained.transformer.projection.bias)
         for name, weight in model.named_parameters():
             if name.endswith(("attn.out.weight", "feed_forward.outer.weight")):
                 weight.mul_(BRANCH_SCALE)
     register_optimizer_step_post_hook(lambda *_: _clear_start_rows(model))
-    return replace(trained, model=model, config=replace(trained.config, model=shape))
+    return replace(trained, weights=Weights.of(model), config=replace(trained.config, model=shape))
 
 
 @torch.no_grad()
@@ -154,7 +153,7 @@ def _clear_start_rows(model: Transformer) -> None:
     model.tgt_embedding.weight[[PAD_ID, BOS_ID]] = 0.0
 
 
-def train(trained: TrainedModel, corpus: Corpus, folder: Path) -> None:
+def train(trained: Model, corpus: Corpus, folder: Path) -> None:
     """Train in the run `folder`, which then has a best checkpoint or an average."""
     texts = {part: [corpus.texts(part, lang) for lang in (SRC_LANG, TGT_LANG)] for part in ("train", "val")}
     train_pairs, dev_pairs = (_encoded(trained.tokenizers, *texts[part]) for part in ("train", "val"))
@@ -175,11 +174,11 @@ def _encoded(tokenizers: TokenizerPair, src: list[str], tgt: list[str]) -> InMem
     return InMemoryPairs([pair[0] for pair in kept], [pair[1] for pair in kept])
 
 
-def write_forms(trained: TrainedModel, folder: Path) -> None:
+def write_forms(trained: Model, folder: Path) -> None:
     """Write the trained model for each engine. Raise SystemExit if its start embedding is not zero."""
     from ctranslate2.converters import TransformersConverter
 
-    if trained.model.tgt_embedding.weight[[PAD_ID, BOS_ID]].any():
+    if trained.transformer.tgt_embedding.weight[[PAD_ID, BOS_ID]].any():
         raise SystemExit(
             "the rows of padding and bos have been trained: CTranslate2 would start from another embedding"
         )

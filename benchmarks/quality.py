@@ -227,11 +227,10 @@ def train_command(recipe: Recipe, folder: Path, given: argparse.Namespace) -> li
 
 def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:
     """Read the facts of a run from its card, and its settings without those of the machine."""
-    from dragoman.bundle import resolve_model_folder
+    from dragoman.bundle import Model, resolve_model_folder
     from dragoman.config import dump_config
-    from dragoman.model.trained import TrainedModel
 
-    trained = TrainedModel.load(resolve_model_folder(run), "cpu")
+    trained = Model.load(resolve_model_folder(run), "cpu")
     card = trained.card
     known = {
         key: getattr(card, key) for key in ("parameters", "train_pairs", "steps", "epochs", "minutes", "precision")

@@ -87,9 +87,8 @@ def small_bundle() -> Any:
     """An untrained model whose outputs have several words of several tokens."""
     import torch
 
-    from dragoman.bundle import Card
+    from dragoman.bundle import Card, Model, Weights
     from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
-    from dragoman.model.trained import TrainedModel
     from dragoman.model.transformer import Transformer
     from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
@@ -108,7 +107,7 @@ def small_bundle() -> Any:
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
         model.projection.bias[3:260] -= 2.5  # makes bytes less likely than words
-    return TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
+    return Model(Weights.of(model), TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
 
 
 @pytest.fixture(scope="session")
@@ -133,9 +132,8 @@ def sampling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _save_untrained_model(folder: Path, seed: int, **inference: Any) -> Path:
     import torch
 
-    from dragoman.bundle import Card
+    from dragoman.bundle import Card, Model, Weights
     from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
-    from dragoman.model.trained import TrainedModel
     from dragoman.model.transformer import Transformer
     from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
@@ -150,7 +148,7 @@ def _save_untrained_model(folder: Path, seed: int, **inference: Any) -> Path:
     )
     tokenizer = train_tokenizer(config.tokenizer, ["one two three. four five"] * 3)
     model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card()).save(folder)
+    Model(Weights.of(model), TokenizerPair(tokenizer, tokenizer, joint=True), config, Card()).save(folder)
     return folder
 
 

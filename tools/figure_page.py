@@ -34,7 +34,7 @@ def drawings(run: Path, folder: Path) -> dict[str, Callable[[], Figure]]:
     """A call of every function that draws, with `folder` for temporary files."""
     translator, base = dragoman.load(run), dragoman.ModelSettings(preset="base")
     src, tgt = dragoman.corpora.phrasebook(folder / "corpus").sides("train")
-    model, train = translator.trained_models[0].model, dragoman.TrainSettings()
+    model, train = translator.models[0].transformer, dragoman.TrainSettings()
     log = read_log(run / "log.jsonl")
     return {
         "plot_transformer": partial(pictures.plot_transformer, base),
@@ -62,7 +62,7 @@ def drawings(run: Path, folder: Path) -> dict[str, Callable[[], Figure]]:
 
 def _first_heads(translator: Translator) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
     """Cross-attention of the first head of a new model and of the trained one, and the tokens of both sides."""
-    seen, model = dragoman.inspect(translator, _TEXT), translator.trained_models[0].model
+    seen, model = dragoman.inspect(translator, _TEXT), translator.models[0].transformer
     torch.manual_seed(1)
     new = dragoman.Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size).eval()
     batch = pair_batch([seen.src.ids], seen.tgt.ids, torch.device("cpu"))

@@ -12,11 +12,10 @@ from typing import Any, cast
 
 import torch
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, Model, Weights
 from dragoman.config import Config, ModelSettings, TrainSettings, ValidateSettings
 from dragoman.data.store import PairStore, open_if_current, write_store
 from dragoman.devices.device import resolve_precision
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.log import RunLog
@@ -120,7 +119,7 @@ def train(model: Transformer, store: PairStore, settings: TrainSettings, run: Ru
     config = Config(model=model.settings, train=settings, validate=ValidateSettings(every_epochs=0, every_steps=10**9))
     tokenizers = cast("TokenizerPair", None)  # only a checkpoint would need them
     session = TrainingSession(
-        run, TrainedModel(model, tokenizers, config, Card()), store, store, validate=lambda _: {}, log=log
+        run, Model(Weights.of(model), tokenizers, config, Card()), store, store, validate=lambda _: {}, log=log
     )
     with contextlib.suppress(Enough):
         fit(session)

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from dragoman.bundle import Model
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.inference.searches import CompiledSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator, override_settings
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from side_by_side.marian_test_set import MAX_EXTRA_TOKENS, measured, sources
@@ -50,7 +50,7 @@ def main() -> None:
     precision = resolve_inference_precision(options["precision"], torch.device("cpu"))
     search = translator._search.search
     if given.forced:
-        search = CompiledSearch(TrainedModel.load(folder, "cpu").model, precision, given.forced)
+        search = CompiledSearch(Model.load(folder, "cpu").weights, precision, given.forced)
 
     def translate(sentences: Sequence[list[int]]) -> list[list[int]]:
         found = [Source(str(number), ids) for number, ids in enumerate(sentences)]

@@ -4,25 +4,17 @@
 |---|---|---|
 | config.toml | all settings, defaults included | `dragoman.config` |
 | tokenizer.json | the joint tokenizer; if not joint, src.tokenizer.json and tgt.tokenizer.json | `text/tokenization` |
-| model.safetensors | every distinct parameter; float32, or integers with scales | `weights`, `parameters` |
+| model.safetensors | every distinct parameter; float32, or integers with scales | `weights` |
 | card.json, card.md | data, scores and size, for programs and for people | `card` |
 | manifest.json | size and SHA-256 of each file, format, versions | `dragoman.files` |
 
-`folder` reads and writes the whole, and `location` finds the folder that a path of the user means. No module here
-imports torch: `model/trained.py` makes tensors of a `Bundle`, and `inference/compiled` uses its arrays as they are.
+`Model` is what a folder holds, and what all other packages work with. `folder` has the layout of the folder, and
+`location` finds the folder that a path of the user means. Torch is imported when a `Transformer` is first needed.
 """
 
 from dragoman.bundle.card import Card
-from dragoman.bundle.folder import Bundle, load_bundle, replace_card, save_bundle, write_bundle_files
+from dragoman.bundle.folder import replace_card
 from dragoman.bundle.location import is_built_in, resolve_model_folder
+from dragoman.bundle.model import Model, Weights
 
-__all__ = [
-    "Bundle",
-    "Card",
-    "is_built_in",
-    "load_bundle",
-    "replace_card",
-    "resolve_model_folder",
-    "save_bundle",
-    "write_bundle_files",
-]
+__all__ = ["Card", "Model", "Weights", "is_built_in", "replace_card", "resolve_model_folder"]

@@ -1,6 +1,6 @@
 """Write and read model folders. Reading executes nothing, and checks every file against the manifest first.
 
-`TrainedModel.load` and `save` call this module, and so does every checkpoint, which is a model folder with two more
+`Model.load` and `save` call this module, and so does every checkpoint, which is a model folder with two more
 files. manifest.json, which `dragoman.files` writes last, has these keys:
 
 | key | value |
@@ -17,32 +17,26 @@ An untrusted folder is safe to read because each part is parsed as data, within 
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.bundle.card import Card, read_card
-from dragoman.bundle.parameters import Shapes, parameter_shapes
+from dragoman.bundle.card import Card
 from dragoman.bundle.weights import (
     SCALE,
     WEIGHTS,
-    Arrays,
-    check_file_size,
     is_embedding,
-    parse_weights,
     read_weights,
     stored_precision,
-    write_tensors,
 )
 from dragoman.config import Config, config_from_dict, dump_config
 from dragoman.config.fields import quote_value
 from dragoman.config.toml import parse_toml, toml_bytes
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import VerifiedFolder, verify_folder, write_folder
-from dragoman.text.tokenization.tokenizer import TokenizerPair
+from dragoman.model.shapes import Arrays, Shapes
 from dragoman.version import __version__
 
 FORMAT = 1
@@ -59,32 +53,6 @@ _MAX_BYTES = 64 << 20
 """Limit for every other file: three times the largest known tokenizer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """A model as numpy arrays, with everything needed to translate text.
-
-    Attributes
-    ----------
-    arrays
-        Every distinct parameter by name, as in `parameter_shapes`.
-    tokenizers
-        The tokenizers of both sides, whose vocabulary sizes determine shapes of the arrays.
-    config
-        The settings: `config.model` describes the arrays, `config.inference` the default search.
-    card
-        The facts for people.
-    """
-
-    arrays: Arrays
-    tokenizers: TokenizerPair
-    config: Config
-    card: Card
-    fingerprint: str = ""
-    """The beginning of the manifest's hash of the folder that was read, else ""."""
-    folder: Path | None = None
-    """The folder that was read, else None."""
-
-
 def manifest_facts(version: int = FORMAT) -> dict[str, Any]:
     """The facts that a manifest records besides its files: format and versions.
 
@@ -98,16 +66,8 @@ def manifest_facts(version: int = FORMAT) -> dict[str, Any]:
     return {"format": version, "versions": versions}
 
 
-def save_bundle(bundle: Bundle, folder: Path) -> None:
-    """Write a model folder atomically. An existing folder is replaced.
-
-    Raises ResourceError if the disk is full.
-    """
-    with write_folder(folder, manifest_facts(_format_of(bundle.arrays))) as temporary:
-        write_bundle_files(bundle, temporary)
-
-
-def _format_of(arrays: Arrays) -> int:
+def layout_version(arrays: Arrays) -> int:
+    """The lowest version of the layout that holds these arrays."""
     if stored_precision(arrays) == "float32":
         return FORMAT
     return (
@@ -131,73 +91,42 @@ def replace_card(folder: Path, card: Card, config: Config | None = None) -> None
     with write_folder(folder, facts) as temporary:
         for name in manifest["files"]:
             shutil.copyfile(folder / name, temporary / name)
-        _write_card(card, temporary)
+        write_card(card, temporary)
         if config is not None:
-            _write_config(config, temporary)
+            write_settings(config, temporary)
 
 
-def write_bundle_files(bundle: Bundle, folder: Path) -> None:
-    """Write the files of a model folder, without the manifest.
-
-    A checkpoint adds its own files to `folder` afterwards. Both are inside `write_folder`, which writes the manifest.
-    """
-    _write_config(bundle.config, folder)
-    _write_card(bundle.card, folder)
-    bundle.tokenizers.save(folder)
-    write_tensors(bundle.arrays, folder / WEIGHTS)
-
-
-def _write_config(config: Config, folder: Path) -> None:
+def write_settings(config: Config, folder: Path) -> None:
+    """Write config.toml."""
     (folder / _CONFIG).write_text(dump_config(config), encoding="utf-8")
 
 
-def _write_card(card: Card, folder: Path) -> None:
+def write_card(card: Card, folder: Path) -> None:
+    """Write card.json and card.md."""
     (folder / "card.json").write_text(card.to_json(), encoding="utf-8")
     (folder / "card.md").write_text(card.to_markdown(), encoding="utf-8")
 
 
-def load_bundle(folder: Path) -> Bundle:
-    """Read a model folder. The arrays are copies: the folder may change or disappear afterwards.
+def open_folder(folder: Path) -> VerifiedFolder:
+    """Open a folder and check its manifest and its small files. Raises ModelError that names a damaged file."""
+    return VerifiedFolder(folder, _ARRAYS, _MAX_BYTES)
 
-    Parameters
-    ----------
-    folder
-        The model folder itself. `resolve_model_folder` finds it from a path of the user.
 
-    Returns
-    -------
-    Bundle
-        The model with its fingerprint.
-
-    Raises
-    ------
-    ModelError
-        If the format is another one, or a file is missing, damaged, or does not fit the others. The message names it.
-    """
-    checked = VerifiedFolder(folder, _ARRAYS, _MAX_BYTES)
+def check_format(checked: VerifiedFolder, folder: Path) -> None:
+    """Raise ModelError if this version cannot read the format, or if there are no weights."""
     if (found := checked.manifest.get("format")) not in (FORMAT, QUANTIZED_FORMAT, SMALLEST_FORMAT):
         raise ModelError(
             f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT} to "
             f"{SMALLEST_FORMAT}. "
             "Update Dragoman, or copy or download the model again."
         )
-    path = folder / WEIGHTS
     if WEIGHTS not in checked.manifest["files"]:
-        raise ModelError(f"{path} is missing. Copy or download the model again.")
-    config = _settings_in(checked.read(_CONFIG), folder / _CONFIG)
-    tokenizers = TokenizerPair.load(folder)
-    try:
-        shapes = parameter_shapes(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
-    except ValueError as error:
-        raise ModelError(
-            f"{folder} has a config.toml that does not fit its tokenizer: {error}. Copy or download the model again."
-        ) from None
-    check_file_size(path, shapes)
-    # The weights are hashed from the content that is parsed, so that a large file is read only once.
-    arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
-    card = read_card(folder)
-    VerifiedFolder(folder, _ARRAYS)  # nothing changed while the other files were read
-    return Bundle(arrays, tokenizers, config, card, checked.fingerprint, folder.absolute())
+        raise ModelError(f"{folder / WEIGHTS} is missing. Copy or download the model again.")
+
+
+def parse_settings(checked: VerifiedFolder, folder: Path) -> Config:
+    """The settings of an open model folder. Raises ModelError."""
+    return _settings_in(checked.read(_CONFIG), folder / _CONFIG)
 
 
 def mean_weights(folders: Sequence[Path], shapes: Shapes) -> dict[str, NDArray[np.float32]]:

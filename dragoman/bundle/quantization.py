@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.bundle.weights import INTEGERS, SCALE, Arrays, check_stored_precision, is_embedding, stored_precision
+from dragoman.bundle.weights import INTEGERS, SCALE, check_stored_precision, is_embedding, stored_precision
 from dragoman.config import ModelSettings
 from dragoman.kernels.tiles import largest_integer
+from dragoman.model.shapes import Arrays
 
 _Floats = NDArray[np.float32]
 _LOG2_E = math.log2(math.e)
@@ -48,7 +49,7 @@ def quantized_arrays(
     settings
         The model's settings.
     arrays
-        The model's float32 parameters by name, as in `bundle.parameters.parameter_shapes`.
+        The model's float32 parameters by name, as in `model.shapes.parameter_shapes`.
     precision
         "int8" or "int16".
     embeddings

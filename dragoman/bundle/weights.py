@@ -21,11 +21,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save_file
 
-from dragoman.bundle.parameters import Shapes
 from dragoman.errors import ModelError
+from dragoman.model.shapes import Arrays, Shapes
 
-Arrays = Mapping[str, NDArray[Any]]
-"""Every distinct parameter by name, as in `parameter_shapes`: float32, or integers with their scales."""
 SCALE = "_scale"
 """What follows the name of a matrix of integers in the name of its scales."""
 INTEGERS: Mapping[str, type[np.signedinteger[Any]]] = {"int8": np.int8, "int16": np.int16}
@@ -138,15 +136,6 @@ def stored_precision(arrays: Arrays) -> str:
 def is_embedding(name: str) -> bool:
     """Whether the array with this name is an embedding, whose rows the search reads in float32."""
     return name.endswith("_embedding.weight")
-
-
-def require_float32(stored: str) -> None:
-    """Raise ModelError if the `stored_precision` of a model is not float32."""
-    if stored != "float32":
-        raise ModelError(
-            f"the model's weights are stored in {stored}, but this command needs float32 weights. Use the model that "
-            "they were made from."
-        )
 
 
 def check_stored_precision(stored: str, precision: str) -> None:

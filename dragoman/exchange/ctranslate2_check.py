@@ -11,11 +11,11 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.segments import Source
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 
@@ -58,7 +58,7 @@ class Agreement:
         )
 
 
-def compare_with_ctranslate2(engine: Any, trained: TrainedModel) -> Agreement:
+def compare_with_ctranslate2(engine: Any, trained: Model) -> Agreement:
     """Compare a `ctranslate2.Translator` with the model that it was exported from."""
     rows = _sample(trained)
     ours = _translate_greedily(trained, rows)
@@ -77,16 +77,16 @@ def compare_with_ctranslate2(engine: Any, trained: TrainedModel) -> Agreement:
     return Agreement(equal, len(rows), max(differences))
 
 
-def _sample(trained: TrainedModel) -> list[list[int]]:
+def _sample(trained: Model) -> list[list[int]]:
     """Source ids without eos. All have the same length, so that one limit applies to all outputs."""
-    positions = trained.lazy.max_positions or _TOKENS + 1
+    positions = trained.weights.max_positions or _TOKENS + 1
     length = max(1, min(_TOKENS, trained.config.data.max_tokens, positions - 1))
     draw = random.Random(_SEED)
     ids = range(len(CONTROL_TOKENS), trained.tokenizers.src.vocab_size)
     return [[draw.choice(ids) for _ in range(length)] for _ in range(_SENTENCES)]
 
 
-def _translate_greedily(trained: TrainedModel, rows: list[list[int]]) -> list[Hypothesis]:
+def _translate_greedily(trained: Model, rows: list[list[int]]) -> list[Hypothesis]:
     settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS, precision="float32")
     sources = [Source(str(number), row) for number, row in enumerate(rows)]
-    return [found[0] for found in TransformerSearch([trained.lazy])(sources, settings)]
+    return [found[0] for found in TransformerSearch([trained.weights])(sources, settings)]

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.devices.threads import num_cpu_threads
 from dragoman.errors import ConfigError
@@ -21,14 +22,13 @@ from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.output_rules import length_penalties, output_limit
 from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 
 # `auto` is int8, because the reason to choose this engine is speed on a CPU.
 _COMPUTE_TYPES: dict[str, Quantization] = {"float32": "float32", "int8": "int8", "auto": "int8"}
 
 
-def ctranslate2_translator(trained: TrainedModel, precision: str, threads: int | None = None) -> Translator:
+def ctranslate2_translator(trained: Model, precision: str, threads: int | None = None) -> Translator:
     """Convert a model through a temporary folder and return a translator that searches with CTranslate2.
 
     Parameters
@@ -52,7 +52,7 @@ def ctranslate2_translator(trained: TrainedModel, precision: str, threads: int |
             f"`--inference.precision` is {precision}, which ctranslate2 does not support on a CPU. Use int8 or float32."
         )
     engine = _Engine(trained, _COMPUTE_TYPES[precision], threads or num_cpu_threads())
-    return Translator.from_trained([trained], search=engine)
+    return Translator.from_models([trained], search=engine)
 
 
 class _Engine:
@@ -61,11 +61,11 @@ class _Engine:
     Tokens cross the boundary as strings, because CTranslate2's Python interface takes no ids.
     """
 
-    def __init__(self, trained: TrainedModel, compute_type: Quantization, threads: int) -> None:
+    def __init__(self, trained: Model, compute_type: Quantization, threads: int) -> None:
         self._threads = threads
         self._src_names, self._tgt_names = tokens_of(trained.tokenizers.src), tokens_of(trained.tokenizers.tgt)
         self._tgt_ids = {name: index for index, name in enumerate(self._tgt_names)}
-        self._max_length = trained.lazy.max_positions
+        self._max_length = trained.weights.max_positions
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
             build_specification(trained, compute_type).save(folder)
             self._translator = import_ctranslate2().Translator(

@@ -26,8 +26,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.bundle.parameters import tied_names
-from dragoman.bundle.weights import Arrays, require_float32
+from dragoman.bundle import Model
 from dragoman.errors import ModelError, install_advice
 from dragoman.exchange.ctranslate2_check import Agreement, compare_with_ctranslate2
 from dragoman.exchange.ctranslate2_readme import readme_text
@@ -35,7 +34,7 @@ from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.exchange.tokens import tokens_of
 from dragoman.files import write_folder
 from dragoman.inference.compiled.positions import position_tables
-from dragoman.model.trained import TrainedModel
+from dragoman.model.shapes import Arrays, tied_names
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 from dragoman.version import __version__
 
@@ -48,7 +47,7 @@ _POSITIONS = 2048
 _Floats = NDArray[np.float32]
 
 
-def export_ctranslate2(trained: TrainedModel, folder: Path, quantization: Quantization) -> Agreement:
+def export_ctranslate2(trained: Model, folder: Path, quantization: Quantization) -> Agreement:
     """Write the folder, and compare translations of a sample with those of the model.
 
     Parameters
@@ -92,7 +91,7 @@ def import_ctranslate2() -> ModuleType:
     return found
 
 
-def build_specification(trained: TrainedModel, quantization: Quantization) -> Any:
+def build_specification(trained: Model, quantization: Quantization) -> Any:
     """The model as a validated CTranslate2 specification. Raises ModelError if ctranslate2 is not installed.
 
     A specification is a tree of arrays with the attribute names of CTranslate2's modules. `validate` reports arrays
@@ -101,8 +100,8 @@ def build_specification(trained: TrainedModel, quantization: Quantization) -> An
     import_ctranslate2()
     from ctranslate2.specs import TransformerSpec, common_spec
 
-    settings, arrays = trained.config.model, trained.lazy.arrays
-    require_float32(trained.lazy.stored_precision)
+    settings, arrays = trained.config.model, trained.weights.arrays
+    trained.weights.require_float32()
     ours = {**arrays, **{name: arrays[first] for first, names in tied_names(settings).items() for name in names}}
     specification = TransformerSpec.from_config(
         (settings.num_encoder_layers, settings.num_decoder_layers),
@@ -132,10 +131,10 @@ def build_specification(trained: TrainedModel, quantization: Quantization) -> An
     return specification
 
 
-def _num_positions(trained: TrainedModel) -> int:
+def _num_positions(trained: Model) -> int:
     """Rows of the table of positions: enough for the longest source, its end token, and the longest output."""
     longest = trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens
-    return trained.lazy.max_positions or max(_POSITIONS, longest)
+    return trained.weights.max_positions or max(_POSITIONS, longest)
 
 
 def _set_embedding(stack: Any, theirs: Any, weight: _Floats, positions: _Floats) -> None:
@@ -175,7 +174,7 @@ def _set_norm(theirs: Any, ours: Arrays, name: str) -> None:
     theirs.gamma, theirs.beta = ours[f"{name}.weight"].copy(), ours[f"{name}.bias"].copy()
 
 
-def _write_tokenizers(trained: TrainedModel, folder: Path) -> None:
+def _write_tokenizers(trained: Model, folder: Path) -> None:
     """Write the tokenizers. CTranslate2 itself works on tokens, so a user needs them to encode and decode text."""
     trained.tokenizers.save(folder)
     for name, tokenizer in (("source.spm", trained.tokenizers.src), ("target.spm", trained.tokenizers.tgt)):

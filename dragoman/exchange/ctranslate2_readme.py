@@ -4,18 +4,18 @@
 its tokenizers with the library that reads them, and tells where translations may differ from Dragoman's.
 """
 
-from dragoman.model.trained import TrainedModel
+from dragoman.bundle import Model
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 
 
-def readme_text(trained: TrainedModel, name: str) -> str:
+def readme_text(trained: Model, name: str) -> str:
     """The content of README.md. `name` is the folder of the model in the example.
 
     For a model with learned positions the example limits the output, and the text limits the source.
     """
     card, settings, longest = trained.card, trained.config.inference, trained.config.data.max_tokens
     search = f"beam_size={settings.beam_size}"
-    if (positions := trained.lazy.max_positions) is not None:
+    if (positions := trained.weights.max_positions) is not None:
         search += f", max_decoding_length={positions}"
         longest = min(longest, positions - 1)
     if settings.length_penalty == "power":

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.bundle.weights import require_float32, write_tensors
+from dragoman.bundle import Model
+from dragoman.bundle.weights import write_tensors
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_config import CONFIG, GENERATION, TOKENIZER
 from dragoman.exchange.marian_import import SOURCE_SPM, TARGET_SPM, TARGET_VOCABULARY, VOCABULARY
 from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, PROJECTION, SAFETENSORS, SHARED, layer_tensors
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.files import write_folder
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
@@ -53,7 +53,7 @@ class _Side:
         return {name: index for index, name in enumerate(names)}
 
 
-def export_marian(trained: TrainedModel, folder: Path) -> tuple[str, ...]:
+def export_marian(trained: Model, folder: Path) -> tuple[str, ...]:
     """Write a model in the Hugging Face format of Marian.
 
     Parameters
@@ -101,7 +101,7 @@ def _side(tokenizer: Tokenizer) -> _Side:
     return _Side(tokenizer.library)
 
 
-def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
+def _check_exportable(trained: Model, src: _Side, tgt: _Side) -> None:
     """Raise ModelError for a model whose layers or vocabularies `MarianMTModel` cannot represent."""
     settings = trained.config.model
     problems = {
@@ -117,10 +117,10 @@ def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
             raise ModelError(f"this model cannot be exported to Marian: {problem}. Export to ctranslate2 instead.")
 
 
-def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, NDArray[np.float32]]:
+def _tensors(trained: Model, src: _Side, tgt: _Side) -> dict[str, NDArray[np.float32]]:
     """The tensors by Marian's names. Tied tensors are written once. transformers computes the positions itself."""
-    ours = trained.lazy.arrays
-    require_float32(trained.lazy.stored_precision)
+    ours = trained.weights.arrays
+    trained.weights.require_float32()
     tensors = {
         theirs: part
         for name, group in layer_tensors(trained.config.model).items()
@@ -137,7 +137,7 @@ def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, NDArray
     return tensors | {BIAS: bias[tgt.rows][None]}
 
 
-def _config(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:
+def _config(trained: Model, src: _Side, tgt: _Side) -> dict[str, Any]:
     model, pad = trained.config.model, len(tgt.rows) - 1
     return {
         "architectures": ["MarianMTModel"],
@@ -172,12 +172,12 @@ def _config(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:
     }
 
 
-def _num_positions(trained: TrainedModel) -> int:
+def _num_positions(trained: Model) -> int:
     """Positions for the longest source and the longest output: transformers reads positions from a table."""
     return max(_POSITIONS, trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens)
 
 
-def _generation(trained: TrainedModel, tgt: _Side) -> dict[str, Any]:
+def _generation(trained: Model, tgt: _Side) -> dict[str, Any]:
     """The content of generation_config.json.
 
     With `early_stopping` "never" transformers searches until no open hypothesis can win, which is never less thorough
@@ -197,7 +197,7 @@ def _generation(trained: TrainedModel, tgt: _Side) -> dict[str, Any]:
     }
 
 
-def _tokenizer(trained: TrainedModel, shared: bool) -> dict[str, Any]:
+def _tokenizer(trained: Model, shared: bool) -> dict[str, Any]:
     """The content of tokenizer_config.json. `model_max_length` counts the end token, `data.max_tokens` does not."""
     return {
         "tokenizer_class": "MarianTokenizer",

@@ -25,9 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.bundle import Bundle, Card
-from dragoman.bundle.parameters import parameter_shapes
-from dragoman.bundle.weights import Arrays
+from dragoman.bundle import Card, Model, Weights
 from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.errors import ModelError
 from dragoman.exchange import marian_weights
@@ -35,7 +33,7 @@ from dragoman.exchange.marian_config import MarianConfig, read_json, read_marian
 from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, POSITIONS, PROJECTION, SHARED, TensorFile
 from dragoman.exchange.sentencepiece_file import read_spm
 from dragoman.inference.compiled.positions import position_tables
-from dragoman.model.trained import TrainedModel
+from dragoman.model.shapes import Arrays, parameter_shapes
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
@@ -65,7 +63,7 @@ class ImportedModel:
         Clauses for the user about unsafe files and options that were left out.
     """
 
-    trained: TrainedModel
+    trained: Model
     notes: tuple[str, ...]
 
 
@@ -103,8 +101,8 @@ def import_marian(folder: Path, origin: str) -> ImportedModel:
     pair = TokenizerPair(Tokenizer("sentencepiece", src.tokenizer), Tokenizer("sentencepiece", tgt.tokenizer), False)
     config = _config(marian, pair, origin)
     pickled = [f"{tensors.path} is a pickle; only its tensors were read"] if tensors.path.suffix == ".bin" else []
-    bundle = Bundle(arrays, pair, config, _card(config, pair, arrays, origin))
-    return ImportedModel(TrainedModel.from_bundle(bundle), (*pickled, *marian.notes))
+    model = Model(Weights(config.model, arrays), pair, config, _card(config, pair, arrays, origin))
+    return ImportedModel(model, (*pickled, *marian.notes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings
 from dragoman.errors import require_torch
 from dragoman.inference.scoring import force_in_threads
 from dragoman.inference.searches import convert_once, reason_for_torch
 from dragoman.inference.segments import AnsweredText, IdPair, SearchedText, pair_batches
-from dragoman.model.trained import AnyTransformer, LazyTransformer
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -70,12 +70,12 @@ class Aligner:
 
     def __init__(
         self,
-        models: Sequence[AnyTransformer],
+        models: Sequence[Weights],
         tokenizers: TokenizerPair,
         reading: Reading = DEFAULT_READING,
         layer: int | None = None,
     ) -> None:
-        self._models = [LazyTransformer.of(model) for model in models]
+        self._models = list(models)
         self._tokenizers, self._reading, self._layer = tokenizers, reading, layer
 
     def links(self, pairs: Sequence[IdPair]) -> list[Links]:
@@ -146,7 +146,7 @@ class Aligner:
             for one, (src, tgt) in zip(passes, pairs, strict=True)
         ]
 
-    def _weights(self, model: LazyTransformer, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]]:
+    def _weights(self, model: Weights, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]]:
         """The weights of one batch by one model."""
         require_torch("the attention of a model")
         import torch
@@ -155,7 +155,7 @@ class Aligner:
 
         src_ids, src_lengths = pad_ids([[*src, EOS_ID] for src, _ in pairs], PAD_ID)
         decoder_input, _ = pad_ids([[BOS_ID, *tgt] for _, tgt in pairs], PAD_ID)
-        transformer = model.build()
+        transformer = model.transformer
         inputs = (each.to(transformer.device) for each in (src_ids, src_lengths, decoder_input))
         with torch.inference_mode():
             cross = transformer.attention(*inputs).cross

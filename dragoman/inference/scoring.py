@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import require_torch
 from dragoman.inference.searches import convert_once, reason_for_torch
 from dragoman.inference.segments import IdPair, pair_batches
 from dragoman.inference.workers import map_in_threads, num_search_threads
-from dragoman.model.trained import LazyTransformer
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 _TOKENS_AT_ONCE = 1024
 
 
-def score_pairs(
-    models: Sequence[LazyTransformer], pairs: Sequence[IdPair], settings: InferenceSettings
-) -> list[list[float]]:
+def score_pairs(models: Sequence[Weights], pairs: Sequence[IdPair], settings: InferenceSettings) -> list[list[float]]:
     """Log-probability of every target token and eos of each pair of ids. Several models average their probabilities."""
     precision = resolve_inference_precision(settings.precision, models[0].device)
     reason = reason_for_torch(models, precision, replace(settings, beam_size=1, sample=False, mbr_samples=0))
@@ -50,7 +48,7 @@ def force_in_threads(weights: "CompiledWeights", pairs: Sequence[IdPair], **opti
     return [next(found[place % workers]) for place in range(len(pairs))]
 
 
-def _score_with_torch(models: Sequence[LazyTransformer], pairs: Sequence[IdPair]) -> list[list[float]]:
+def _score_with_torch(models: Sequence[Weights], pairs: Sequence[IdPair]) -> list[list[float]]:
     import torch
 
     from dragoman.data.batch import Batch
@@ -58,7 +56,7 @@ def _score_with_torch(models: Sequence[LazyTransformer], pairs: Sequence[IdPair]
     found: list[list[float]] = [[] for _ in pairs]
     for places in pair_batches(pairs, _TOKENS_AT_ONCE):
         batch = Batch.from_ids(*([pairs[place][side] for place in places] for side in (0, 1)))
-        scores = [score_tokens(model.build(), batch.to(model.device)).cpu() for model in models]
+        scores = [score_tokens(model.transformer, batch.to(model.device)).cpu() for model in models]
         mean = torch.logsumexp(torch.stack(scores), 0) - math.log(len(scores)) if len(scores) > 1 else scores[0]
         for place, row in zip(places, mean.tolist(), strict=True):
             found[place] = row[: len(pairs[place][1]) + 1]

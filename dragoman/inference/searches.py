@@ -7,6 +7,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings
 from dragoman.counting import count_share, is_counting
 from dragoman.devices.precision import resolve_inference_precision
@@ -15,7 +16,6 @@ from dragoman.inference.segments import IdStream, Source, StreamingSearch, token
 from dragoman.inference.tensors.converted import Converted
 from dragoman.inference.workers import map_in_threads, num_search_threads
 from dragoman.kernels import library
-from dragoman.model.trained import AnyTransformer, LazyTransformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 
@@ -73,17 +73,16 @@ class StepSearch:
         return beam_search(self._model, src_ids, src_lengths, settings, prefixes)
 
 
-def compiled_weights(model: AnyTransformer, precision: str) -> "CompiledWeights":
+def compiled_weights(model: Weights, precision: str) -> "CompiledWeights":
     """Convert the current weights of a model on the CPU for the compiled search."""
     from dragoman.inference.compiled.weights import CompiledWeights
 
-    lazy = LazyTransformer.of(model)
-    weights = CompiledWeights(lazy.settings, lazy.arrays, precision)
-    lazy.forget_integers()
+    weights = CompiledWeights(model.settings, model.arrays, precision)
+    model.forget_integers()
     return weights
 
 
-def convert_once(model: LazyTransformer, precision: str) -> "Converted[CompiledWeights]":
+def convert_once(model: Weights, precision: str) -> "Converted[CompiledWeights]":
     """The model's weights for machine code, shared by the searches, the alignment and the scores of this model."""
     return model.converted.setdefault(precision, Converted(model, lambda: compiled_weights(model, precision)))  # type: ignore[no-any-return]
 
@@ -94,8 +93,8 @@ class CompiledSearch:
     `max_length` is the maximum length of an output in tokens. None: the model's limit.
     """
 
-    def __init__(self, model: AnyTransformer, precision: str, max_length: int | None = None) -> None:
-        self._model = LazyTransformer.of(model)
+    def __init__(self, model: Weights, precision: str, max_length: int | None = None) -> None:
+        self._model = model
         self._max_length = self._model.max_positions if max_length is None else max_length
         self._weights = convert_once(self._model, precision)
 
@@ -130,20 +129,20 @@ class CompiledSearch:
         return waiting.found[0]
 
 
-def tensor_search(models: Sequence[LazyTransformer], precision: str) -> StepSearch:
+def tensor_search(models: Sequence[Weights], precision: str) -> StepSearch:
     """The search of one model, or of an ensemble of models, in torch operations."""
     from dragoman.inference.search.step_model import Ensemble
     from dragoman.inference.tensors.fast_model import FastModel
 
-    fast = [FastModel(model.build(), precision) for model in models]
+    fast = [FastModel(model.transformer, precision) for model in models]
     return StepSearch(fast[0] if len(fast) == 1 else Ensemble(fast))
 
 
 class TransformerSearch:
     """The fastest search of a model, or of an ensemble of models, for the settings of each call."""
 
-    def __init__(self, models: Sequence[AnyTransformer]) -> None:
-        self._models = [LazyTransformer.of(model) for model in models]
+    def __init__(self, models: Sequence[Weights]) -> None:
+        self._models = list(models)
         self._searches: dict[tuple[str, bool], StreamingSearch] = {}
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
@@ -166,7 +165,7 @@ class TransformerSearch:
         return self._searches[kind]
 
 
-def check_search(models: Sequence[LazyTransformer], settings: InferenceSettings) -> None:
+def check_search(models: Sequence[Weights], settings: InferenceSettings) -> None:
     """Raise now if this machine cannot search with the settings: ConfigError, MissingExtraError or ModelError."""
     precision = resolve_inference_precision(settings.precision, models[0].device)
     if reason := reason_for_torch(models, precision, settings):
@@ -175,7 +174,7 @@ def check_search(models: Sequence[LazyTransformer], settings: InferenceSettings)
         model.check_precision(precision)
 
 
-def reason_for_torch(models: Sequence[LazyTransformer], precision: str, settings: InferenceSettings) -> str:
+def reason_for_torch(models: Sequence[Weights], precision: str, settings: InferenceSettings) -> str:
     """What machine code does not support, as the subject of an error. "" if it can search with these settings."""
     model = models[0]
     if settings.sample or settings.mbr_samples:

@@ -6,7 +6,7 @@ from itertools import count, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from dragoman.bundle import Card, resolve_model_folder
+from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import SETTINGS, Config, DataSettings, InferenceSettings, check_config
 from dragoman.config.fields import SettingValue, did_you_mean
 from dragoman.config.history import RENAMED
@@ -21,7 +21,6 @@ from dragoman.inference.scoring import score_pairs
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.segments import InputText, Search, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
-from dragoman.model.trained import AnyTransformer, TrainedModel
 from dragoman.records import PairScore, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.terms import Terms
@@ -52,7 +51,7 @@ class Translator:
         The longest source in tokens. Longer texts are split.
     aligner
         Reads the model's attention. Without it, there are no alignments, and terms and markers cannot be placed.
-    trained_models
+    models
         The models behind the search, for functions that look inside them.
 
     Raises
@@ -74,12 +73,12 @@ class Translator:
         settings: InferenceSettings,
         max_src_tokens: int,
         aligner: Aligner | None = None,
-        trained_models: Sequence[TrainedModel] = (),
+        models: Sequence[Model] = (),
     ) -> None:
-        card = trained_models[0].card if trained_models else Card()
+        card = models[0].card if models else Card()
         languages = card.src_lang, card.tgt_lang
         self._search = TextSearch(search, tokenizers, max_src_tokens, aligner, languages)
-        self.settings, self.trained_models = settings, tuple(trained_models)
+        self.settings, self.models = settings, tuple(models)
 
     @overload
     def __call__(self, text: str, **overrides: SettingValue) -> str: ...  # type: ignore[overload-overlap]
@@ -95,7 +94,7 @@ class Translator:
         return self.translate([text], **overrides)[0] if isinstance(text, str) else self.translate(text, **overrides)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        cards = [trained.card for trained in self.trained_models]
+        cards = [model.card for model in self.models]
         named = cards and (cards[0].src_lang or cards[0].tgt_lang)
         languages = f"{cards[0].src_lang or '?'} to {cards[0].tgt_lang or '?'}, " if named else ""
         models = f"{len(cards)} models, " if len(cards) > 1 else ""
@@ -121,7 +120,7 @@ class Translator:
         ConfigError
             If this machine does not have the device, or the device does not support the precision.
         """
-        return cls.from_trained([TrainedModel.load(resolve_model_folder(Path(path)), device)], precision)
+        return cls.from_models([Model.load(resolve_model_folder(Path(path)), device)], precision)
 
     @classmethod
     def load_ensemble(
@@ -143,18 +142,18 @@ class Translator:
         ConfigError
             As for `load`.
         """
-        trained_models = [TrainedModel.load(resolve_model_folder(Path(path)), device) for path in paths]
-        return cls.from_trained(trained_models, precision)
+        models = [Model.load(resolve_model_folder(Path(path)), device) for path in paths]
+        return cls.from_models(models, precision)
 
     @classmethod
-    def from_trained(
-        cls, trained_models: Sequence[TrainedModel], precision: str | None = None, search: Search | None = None
+    def from_models(
+        cls, models: Sequence[Model], precision: str | None = None, search: Search | None = None
     ) -> "Translator":
         """Create a translator from one loaded model, or an ensemble from several.
 
         Parameters
         ----------
-        trained_models
+        models
             The models. Settings and tokenizers are those of the first one.
         precision
             Replaces the setting `inference.precision` of the first model.
@@ -166,23 +165,23 @@ class Translator:
         ModelError
             If the tokenizers of the models differ.
         """
-        first, *others = trained_models
+        first, *others = models
         settings = (
             first.config.inference
             if precision is None
             else override_settings(first.config.inference, {"precision": precision})
         )
         # Raise errors about the precision now, not at the first text.
-        resolve_inference_precision(settings.precision, first.lazy.device)
+        resolve_inference_precision(settings.precision, first.weights.device)
         if not all(first.tokenizers.same_as(other.tokenizers) for other in others):
             raise ModelError(
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
                 "Train them on the same text with different values of `train.seed`, or translate with one model."
             )
-        models = [trained.lazy for trained in trained_models]
-        longest = min(_max_src_tokens(trained.lazy, trained.config.data.max_tokens) for trained in trained_models)
-        aligner = Aligner(models, first.tokenizers)
-        return cls(search or TransformerSearch(models), first.tokenizers, settings, longest, aligner, trained_models)
+        weights = [model.weights for model in models]
+        longest = min(_max_src_tokens(model.weights, model.config.data.max_tokens) for model in models)
+        aligner = Aligner(weights, first.tokenizers)
+        return cls(search or TransformerSearch(weights), first.tokenizers, settings, longest, aligner, models)
 
     @classmethod
     def from_model(
@@ -200,9 +199,7 @@ class Translator:
             Length of the longest source that the model was trained on, in tokens. Longer texts are split.
         """
         config = Config(data=DataSettings(max_tokens=max_src_tokens), model=model.settings, inference=settings)
-        trained = TrainedModel(model, tokenizers, config, Card())
-        longest, aligner = _max_src_tokens(model, max_src_tokens), Aligner([trained.lazy], tokenizers)
-        return cls(TransformerSearch([trained.lazy]), tokenizers, settings, longest, aligner, [trained])
+        return cls.from_models([Model(Weights.of(model), tokenizers, config, Card())])
 
     def translate(
         self,
@@ -374,14 +371,14 @@ class Translator:
         sources, targets = _check_texts(sources), _check_texts(targets)
         if len(sources) != len(targets):
             raise ConfigError(f"`targets` must have one text per source ({len(sources)}), but has {len(targets)}.")
-        if not self.trained_models:
+        if not self.models:
             raise ConfigError("this translator has no model to score with. Load one with `dragoman.load`.")
         settings, tokenizers = override_settings(self.settings, overrides), self._search.tokenizers
         ids = (
             tokenizers.src.encode_batch([as_sentence(text) for text in sources]),
             tokenizers.tgt.encode_batch([text.strip() for text in targets]),
         )
-        found = score_pairs([trained.lazy for trained in self.trained_models], list(zip(*ids, strict=True)), settings)
+        found = score_pairs([model.weights for model in self.models], list(zip(*ids, strict=True)), settings)
         return [
             PairScore(src, tgt, tuple(tokenizers.tgt.tokens(tgt_ids)), tuple(log_probs), sum(log_probs))
             for src, tgt, tgt_ids, log_probs in zip(sources, targets, ids[1], found, strict=True)
@@ -507,6 +504,6 @@ def _setting_hint(name: str) -> str:
     return did_you_mean(name, names) or f" The settings are {', '.join(names)}."
 
 
-def _max_src_tokens(model: AnyTransformer, max_tokens: int) -> int:
+def _max_src_tokens(weights: Weights, max_tokens: int) -> int:
     """The longest source without eos that the model was trained on and has positions for, in tokens."""
-    return max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)
+    return max_tokens if weights.max_positions is None else min(max_tokens, weights.max_positions - 1)

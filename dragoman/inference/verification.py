@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from dragoman.bundle.weights import require_float32
+from dragoman.bundle import Model
 from dragoman.config import WITHOUT_SAMPLING
 from dragoman.errors import has_torch
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.segments import Search
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
 
 TIE = 1e-5
@@ -61,26 +60,26 @@ class Check:
     largest_log_prob_difference: float
 
 
-def verify_translations(trained: TrainedModel, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
+def verify_translations(trained: Model, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
     """Yield a check for each beam size and way of translating, in float32.
 
     `texts` are input as a user would give it. Empty and long texts are allowed. Raises ModelError for weights that are
     stored as integers.
     """
-    require_float32(trained.lazy.stored_precision)
+    trained.weights.require_float32()
     for beam_size in beam_sizes:
 
         def way(search: Search, beam_size: int = beam_size) -> Way:
-            translator = Translator.from_trained([trained], "float32", search)
+            translator = Translator.from_models([trained], "float32", search)
             return lambda texts: translator.translate_detailed(texts, beam_size=beam_size, n_best=1, **WITHOUT_SAMPLING)
 
         ways, noisy = _own_ways(trained, way), []
         if has_torch():
             from dragoman.inference.search.full_passes import FullPasses, GroupedSearch, of_one_length
 
-            reference = way(GroupedSearch(FullPasses(trained.model), of_one_length))
+            reference = way(GroupedSearch(FullPasses(trained.transformer), of_one_length))
             seeds = range(_TIE_TRIALS)
-            noisy = [way(GroupedSearch(FullPasses(trained.model, TIE, seed), of_one_length)) for seed in seeds]
+            noisy = [way(GroupedSearch(FullPasses(trained.transformer, TIE, seed), of_one_length)) for seed in seeds]
             ways |= _tensor_ways(trained, way)
         else:
             reference = ways.pop(ONE_BY_ONE)
@@ -89,9 +88,9 @@ def verify_translations(trained: TrainedModel, texts: Sequence[str], beam_sizes:
             yield _compare_all(name, beam_size, texts, expected, translate(texts), noisy)
 
 
-def _own_ways(trained: TrainedModel, way: Callable[[Search], Way]) -> dict[str, Way]:
+def _own_ways(trained: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
     """The ways of `dragoman translate` by name."""
-    together = way(TransformerSearch([trained.lazy]))
+    together = way(TransformerSearch([trained.weights]))
     return {
         "all together": together,
         "in another order": lambda texts: _reorder(together, texts),
@@ -100,12 +99,12 @@ def _own_ways(trained: TrainedModel, way: Callable[[Search], Way]) -> dict[str, 
     }
 
 
-def _tensor_ways(trained: TrainedModel, way: Callable[[Search], Way]) -> dict[str, Way]:
+def _tensor_ways(trained: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
     """The ways of the tensor decoder by name."""
     from dragoman.inference.search.full_passes import GroupedSearch, as_they_come
     from dragoman.inference.tensors.fast_model import FastModel
 
-    fast = FastModel(trained.model)
+    fast = FastModel(trained.transformer)
     return {
         "tensors, packed": way(GroupedSearch(fast, as_they_come)),
         "tensors, padded": way(GroupedSearch(fast, as_they_come, _MORE_PADDING)),

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dragoman.bundle.parameter_table import ParameterRow
+from dragoman.model.shapes import ParameterRow
 
-Model = TypeVar("Model", bound=nn.Module)
+_Module = TypeVar("_Module", bound=nn.Module)
 
 
 def parameter_table(model: nn.Module) -> list[ParameterRow]:
@@ -29,7 +29,7 @@ def arrays_of(model: nn.Module) -> dict[str, NDArray[np.float32]]:
     return {name: parameter.detach().cpu().float().contiguous().numpy() for name, parameter in model.named_parameters()}
 
 
-def replace_parameters(model: Model, tensors: Mapping[str, torch.Tensor]) -> Model:
+def replace_parameters(model: _Module, tensors: Mapping[str, torch.Tensor]) -> _Module:
     """Replace each distinct parameter by the tensor of that name and return the model. Tied parameters stay tied."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     parameters = {name: torch.nn.Parameter(tensor) for name, tensor in tensors.items()}

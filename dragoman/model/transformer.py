@@ -12,8 +12,6 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from dragoman.bundle.parameter_table import ParameterTable
-from dragoman.bundle.weights import Arrays
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
@@ -24,6 +22,7 @@ from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer
 from dragoman.model.masks import causal_mask, padding_mask
 from dragoman.model.parameters import parameter_table, replace_parameters
+from dragoman.model.shapes import Arrays, ParameterTable
 from dragoman.model.trace import Trace, TracedBatch, trace_modules
 
 
@@ -178,7 +177,7 @@ class Transformer(nn.Module):
         settings, src_vocab_size, tgt_vocab_size
             As for the constructor.
         arrays
-            One array for each name in `dragoman.bundle.parameters.parameter_shapes`, in that shape.
+            One array for each name in `dragoman.model.shapes.parameter_shapes`, in that shape.
         """
         with build_without_values():
             model = cls(settings, src_vocab_size, tgt_vocab_size)

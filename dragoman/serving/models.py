@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, read_config
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError
@@ -20,7 +20,6 @@ from dragoman.inference.options import Details, Preserve
 from dragoman.inference.searches import check_search
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.languages import LANGUAGE_NAMES, normalize_code
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
 from dragoman.serving.requests import BatchOptions
 from dragoman.text.documents.markers import MarkedText
@@ -55,7 +54,7 @@ class ServedModel:
 
     source: str
     target: str
-    trained: TrainedModel
+    trained: Model
     translator: Translator
     overrides: dict[str, float | str]
     folder: Path
@@ -175,7 +174,7 @@ def parse_model_spec(name: str) -> ModelSpec:
 
 
 def served_model(
-    name: ModelSpec, trained: TrainedModel, translator: Translator, overrides: dict[str, float | str], folder: Path
+    name: ModelSpec, trained: Model, translator: Translator, overrides: dict[str, float | str], folder: Path
 ) -> ServedModel:
     """A loaded model with the languages of its argument, or else its own. Raises ConfigError if neither has them."""
     data = trained.config.data
@@ -215,7 +214,7 @@ def load_served_model(
     """
     spec = parse_model_spec(name)
     folder = resolve_model_folder(spec.path)
-    trained = TrainedModel.load(folder, device)
+    trained = Model.load(folder, device)
     own = trained.config.inference
     fixed: dict[str, Any] = {**WITHOUT_SAMPLING, "n_best": 1}
     loaded = read_config([], overrides, Config(inference=replace(own, **fixed)))
@@ -223,14 +222,14 @@ def load_served_model(
     given: dict[str, Any] = {
         each: getattr(settings, each) for each in sorted(key.removeprefix("inference.") for key in loaded.given)
     }
-    precision = resolve_inference_precision(settings.precision, trained.lazy.device)
+    precision = resolve_inference_precision(settings.precision, trained.weights.device)
     if precision == "bfloat16" and "precision" not in given:
         progress.note(f"{folder} is served in float32, because bfloat16 answers depend on the other texts in the batch")
         given["precision"] = "float32"
     if own.sample or own.mbr_samples:
         progress.note(f"{folder} is served by beam search, because samples depend on the other texts in the batch")
-    check_search([trained.lazy], replace(settings, precision=given.get("precision", settings.precision)))
-    return served_model(spec, trained, Translator.from_trained([trained]), given | fixed, folder)
+    check_search([trained.weights], replace(settings, precision=given.get("precision", settings.precision)))
+    return served_model(spec, trained, Translator.from_models([trained]), given | fixed, folder)
 
 
 def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[ServedModel]:

@@ -80,7 +80,7 @@ class Service:
             self.metrics.add_model(model.pair, model.fingerprint)
         self.state: Literal["starting", "ok", "draining"] = "starting"
         self.detector = Detector(models.codes)
-        lanes = settings.lanes or num_search_threads(models.all[0].trained.lazy.device)
+        lanes = settings.lanes or num_search_threads(models.all[0].trained.weights.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)

@@ -8,6 +8,7 @@ from statistics import median
 
 import torch
 
+from dragoman.bundle import Weights
 from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan
@@ -357,7 +358,7 @@ class Loop:
         model, moments = session.gather_model(), optimizer_tensors(self.model, self.optimizer)
         if not self.processes.is_first:
             return
-        trained = replace(session.trained, model=model, card=card_of(state, session.trained.card))
+        trained = replace(session.trained, weights=Weights.of(model), card=card_of(state, session.trained.card))
         save_checkpoint(session.run, trained, moments, state)
         validated = [record.step for record in state.validations]
         wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}

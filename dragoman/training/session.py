@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dragoman.bundle import Model
 from dragoman.config import Config, TrainSettings
 from dragoman.data.pairs import Pairs
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.stream import Encode
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.distributed import SINGLE_PROCESS, Processes
 from dragoman.training.run.log import RunLog, perplexity
@@ -37,7 +37,7 @@ class TrainingSession:
     ----------
     run : RunFolder
         Where checkpoints are written, and where training continues from.
-    trained : TrainedModel
+    trained : Model
         The model in training, with its tokenizers, settings and card.
     train, dev : Pairs
         Encoded sentence pairs to train on and to validate with.
@@ -64,7 +64,7 @@ class TrainingSession:
     """
 
     run: RunFolder
-    trained: TrainedModel
+    trained: Model
     train: Pairs
     dev: Pairs
     validate: Validate
@@ -81,7 +81,7 @@ class TrainingSession:
     @property
     def model(self) -> Transformer:
         """The model in training."""
-        return self.trained.model
+        return self.trained.transformer
 
     @property
     def settings(self) -> TrainSettings:

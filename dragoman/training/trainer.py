@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 
+from dragoman.bundle import Weights
 from dragoman.devices.memory import keep_freed_memory
 from dragoman.files import remove_folder
 from dragoman.training.averaging import means_of
@@ -62,7 +63,8 @@ def fit(session: TrainingSession) -> str:
         while True:
             try:
                 reason = Loop(session, optimizer).run(request)
-                session.trained, session.sharded = replace(session.trained, model=session.gather_model()), None
+                weights = Weights.of(session.gather_model())
+                session.trained, session.sharded = replace(session.trained, weights=weights), None
                 return reason
             except Diverged:
                 _go_back(session, optimizer)

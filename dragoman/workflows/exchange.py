@@ -1,11 +1,10 @@
 """Convert models from and to the formats of other toolkits."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dragoman.bundle import Card, load_bundle, save_bundle
-from dragoman.bundle.quantization import quantized_arrays
+from dragoman.bundle import Card, Model
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import check_new_folder, sibling_path
 from dragoman.workflows.models import find_folder, require_model
@@ -112,25 +111,16 @@ def export_model(
     folder = out or sibling_path(Path(model), f"-{to}")
     check_new_folder(folder)
     require_model(model)
+    loaded = Model.load(find_folder(model, progress), "cpu")
     if to == "int8":
-        _quantize(find_folder(model, progress), folder, embeddings == "int8")
+        loaded.quantize("int8", embeddings == "int8").save(folder)
         return folder
     from dragoman.exchange.ctranslate2_export import export_ctranslate2
     from dragoman.exchange.marian_export import export_marian
-    from dragoman.model.trained import TrainedModel
 
-    trained = TrainedModel.load(find_folder(model, progress), "cpu")
     if to == "marian":
-        for note in export_marian(trained, folder):
+        for note in export_marian(loaded, folder):
             progress.note(note)
     else:
-        progress.note(f"{quantization}: {export_ctranslate2(trained, folder, quantization)}")
+        progress.note(f"{quantization}: {export_ctranslate2(loaded, folder, quantization)}")
     return folder
-
-
-def _quantize(model: Path, folder: Path, embeddings: bool) -> None:
-    """Write a model folder with int8 matrices, and int8 embeddings if `embeddings` is true. It needs no torch."""
-    bundle = load_bundle(model)
-    arrays = quantized_arrays(bundle.config.model, bundle.arrays, "int8", embeddings)
-    config = replace(bundle.config, inference=replace(bundle.config.inference, precision="int8"))
-    save_bundle(replace(bundle, arrays=arrays, config=config), folder)

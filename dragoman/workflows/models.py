@@ -14,8 +14,8 @@ from dragoman.errors import ConfigError, ModelError
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
+    from dragoman.bundle import Model
     from dragoman.inference.translator import Translator
-    from dragoman.model.trained import TrainedModel
 
 ENGINES = ("dragoman", "ctranslate2")
 
@@ -122,44 +122,44 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     >>> model = load_model(ModelRequest(("run",), device="cpu"))
     >>> model.translator.translate(["Where is the station?"])
     """
-    trained_models, translator = load_trained(request, progress), request.translator
-    first = trained_models[0]
+    models, translator = load_trained(request, progress), request.translator
+    first = models[0]
     own = first.config.inference if translator is None else translator.settings
     loaded = read_config([], request.overrides, Config(inference=own))
     settings = loaded.config.inference
     if request.engine == "ctranslate2":
-        translator = _with_ctranslate2(trained_models, settings)
+        translator = _with_ctranslate2(models, settings)
     elif translator is None:
         from dragoman.inference.searches import check_search
         from dragoman.inference.translator import Translator
 
-        translator = Translator.from_trained(trained_models)
-        check_search([trained.lazy for trained in trained_models], settings)
+        translator = Translator.from_models(models)
+        check_search([trained.weights for trained in models], settings)
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     card, data = first.card, first.config.data
     src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
 
 
-def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[TrainedModel]":
+def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[Model]":
     """Load the models of a request, or return those of its translator. Raises ModelError."""
     if request.translator is not None:
-        if not request.translator.trained_models:
+        if not request.translator.models:
             raise ModelError(
                 "the translator has no Transformer, because it was made from another search. Use `Translator.load`, "
-                "`from_trained` or `from_model`."
+                "`from_models` or `from_model`."
             )
-        return request.translator.trained_models
+        return request.translator.models
     for path in request.paths:
         require_model(path, request.hint)
-    from dragoman.model.trained import TrainedModel
+    from dragoman.bundle import Model
 
-    return [TrainedModel.load(find_folder(path, progress), request.device) for path in request.paths]
+    return [Model.load(find_folder(path, progress), request.device) for path in request.paths]
 
 
-def _with_ctranslate2(trained_models: "Sequence[TrainedModel]", settings: InferenceSettings) -> "Translator":
+def _with_ctranslate2(models: "Sequence[Model]", settings: InferenceSettings) -> "Translator":
     from dragoman.exchange.ctranslate2_engine import ctranslate2_translator
 
-    if len(trained_models) > 1:
-        raise ConfigError(f"`--engine ctranslate2` takes one model, but {len(trained_models)} are named. Name one.")
-    return ctranslate2_translator(trained_models[0], settings.precision)
+    if len(models) > 1:
+        raise ConfigError(f"`--engine ctranslate2` takes one model, but {len(models)} are named. Name one.")
+    return ctranslate2_translator(models[0], settings.precision)

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.bundle import load_bundle, resolve_model_folder, save_bundle
-from dragoman.bundle.folder import mean_weights
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.errors import CheckpointError
 from dragoman.evaluation.metrics import all_metrics, counts_of, tokenizer_for, warnings_about
 from dragoman.files import check_new_folder
@@ -14,7 +13,7 @@ from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
-    from dragoman.model.trained import TrainedModel
+    from dragoman.bundle import Model
     from dragoman.visualization.report.report import ReportedTest
 
 
@@ -60,10 +59,9 @@ def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedMo
         check_new_folder(out)
     mean = AveragedModel(out or folder.path / "mean", tuple(steps))
     folders = [folder.step_folder(step) for step in steps]
-    newest = load_bundle(folders[-1])
-    arrays = mean_weights(folders, {name: array.shape for name, array in newest.arrays.items()})
-    card = replace(newest.card, averaged_steps=mean.steps, scores=())
-    save_bundle(replace(newest, arrays=arrays, card=card), mean.folder)
+    model = Model.average(folders)
+    card = replace(model.card, averaged_steps=mean.steps, scores=())
+    replace(model, card=card).save(mean.folder)
     return mean
 
 
@@ -93,7 +91,7 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
         If the folder is not a run.
     """
     folder = resolve_model_folder(run)
-    from dragoman.model.trained import TrainedModel
+    from dragoman.bundle import Model
     from dragoman.visualization.figures.figure import has_matplotlib
     from dragoman.visualization.report.report import write_report
     from dragoman.visualization.report.run_facts import read_run
@@ -102,10 +100,10 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
     progress.note(f"the model is {folder}")
     if not has_matplotlib():
         progress.note("matplotlib is not installed, so the report has no figures")
-    return write_report(run, _translate_test(run, TrainedModel.load(folder, device), progress))
+    return write_report(run, _translate_test(run, Model.load(folder, device), progress))
 
 
-def _translate_test(run_folder: Path, trained: "TrainedModel", progress: Progress) -> "ReportedTest | None":
+def _translate_test(run_folder: Path, trained: "Model", progress: Progress) -> "ReportedTest | None":
     """Translate the test set of a run, or else its validation data. Returns None if both are gone."""
     from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import ReportedTest
@@ -115,7 +113,7 @@ def _translate_test(run_folder: Path, trained: "TrainedModel", progress: Progres
     for part, name in (("test", "test"), ("dev", "validation")):
         if store := open_stored_part(run_folder, part):
             sources, references = store.texts()
-            translator = Translator.from_trained([trained])
+            translator = Translator.from_models([trained])
             with progress.counting(f"translating the {name} data", len(sources)):
                 outputs = translator.translate(sources)
             bleu = all_metrics(tokenizer_for(trained.config.data.tgt_lang))[0]

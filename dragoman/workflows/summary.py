@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dragoman.bundle import Card, load_bundle, resolve_model_folder
-from dragoman.bundle.parameter_table import ParameterTable, expected_parameters, parameter_rows
+from dragoman.bundle import Card, Model, resolve_model_folder
 from dragoman.config import Config, read_given
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
+from dragoman.model.shapes import ParameterTable, expected_parameters, parameter_rows
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
 
@@ -71,9 +71,9 @@ def summarize_model(request: SummaryRequest, progress: Progress = QUIET) -> Mode
     card = None
     if path is not None and (path.is_dir() or path.suffix != ".toml"):
         _refuse_settings(path, request)
-        bundle = load_bundle(resolve_model_folder(path))  # compares the tensors with the settings
-        config, card = bundle.config, bundle.card
-        sizes = bundle.tokenizers.src.vocab_size, bundle.tokenizers.tgt.vocab_size
+        model = Model.load(resolve_model_folder(path), "cpu")  # compares the tensors with the settings
+        config, card = model.config, model.card
+        sizes = model.tokenizers.src.vocab_size, model.tokenizers.tgt.vocab_size
     else:
         config, sizes = _configuration(request, progress)
     return ModelSummary(parameter_rows(config.model, *sizes), expected_parameters(config.model, *sizes), config, card)

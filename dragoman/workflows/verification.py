@@ -15,8 +15,8 @@ from dragoman.training.run.frozen_settings import check_resumable
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
+    from dragoman.bundle import Model
     from dragoman.inference.verification import Check
-    from dragoman.model.trained import TrainedModel
     from dragoman.training.verification import ResumeReport
 
 _CHECKPOINTS = "checkpoints"
@@ -100,10 +100,10 @@ def verify_translating(request: VerificationRequest, progress: Progress = QUIET)
         If resuming is to be tested later, but the run cannot be resumed. This is checked before the work.
     """
     folder = resolve_model_folder(request.model)
+    from dragoman.bundle import Model
     from dragoman.inference.verification import ONE_BY_ONE, verify_translations
-    from dragoman.model.trained import TrainedModel
 
-    trained = TrainedModel.load(folder, request.device)
+    trained = Model.load(folder, request.device)
     texts, origin = _texts(request, trained)
     if request.resumes:
         try:
@@ -153,7 +153,7 @@ def verify_resuming(request: VerificationRequest, progress: Progress = QUIET) ->
         raise ResumingNotVerified(str(error)) from None
 
 
-def _texts(request: VerificationRequest, trained: "TrainedModel") -> tuple[list[str], str]:
+def _texts(request: VerificationRequest, trained: "Model") -> tuple[list[str], str]:
     """Return the texts and their origin: the file, the run's validation data, or the model's vocabulary."""
     from dragoman.visualization.report.run_facts import open_stored_part
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.model.trained import TrainedModel
+from dragoman.bundle import Model
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspection_page import inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
@@ -49,7 +49,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def inspection(small_bundle: TrainedModel) -> Inspection:
+def inspection(small_bundle: Model) -> Inspection:
     """An inspection of one translation."""
     return inspect_text(small_bundle, TEXT, name="model", reference="eins zwei")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
@@ -158,7 +158,7 @@ def test_steps_alternatives_beam_and_opinions_are_shown(open_page: Open) -> None
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_hostile_sentence_runs_nothing_and_nothing_is_loaded(
-    open_page: Open, small_bundle: TrainedModel, scheme: str
+    open_page: Open, small_bundle: Model, scheme: str
 ) -> None:
     opened = open_page(inspect_text(small_bundle, HOSTILE, name=HOSTILE, reference=HOSTILE), color_scheme=scheme)
     page = opened.page
@@ -191,7 +191,7 @@ def test_the_policy_stops_injected_scripts(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_needs_no_horizontal_scrolling(open_page: Open, small_bundle: TrainedModel, width: int) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(open_page: Open, small_bundle: Model, width: int) -> None:
     long_words = inspect_text(small_bundle, "onetwothree" * 12 + " four")
     for shown in (None, long_words):
         opened = open_page(
@@ -206,14 +206,14 @@ def test_a_phone_needs_no_horizontal_scrolling(open_page: Open, small_bundle: Tr
         assert opened.problems == []
 
 
-def test_right_to_left_text_is_set_right_to_left(open_page: Open, small_bundle: TrainedModel) -> None:
+def test_right_to_left_text_is_set_right_to_left(open_page: Open, small_bundle: Model) -> None:
     page = open_page(inspect_text(small_bundle, "שלום one")).page
     assert page.locator("#src").get_attribute("dir") == "rtl"
     first, second = (page.locator("#src .word").nth(index).bounding_box()["x"] for index in (0, 1))
     assert first > second
 
 
-def test_a_text_of_many_tokens_has_a_page(open_page: Open, small_bundle: TrainedModel) -> None:
+def test_a_text_of_many_tokens_has_a_page(open_page: Open, small_bundle: Model) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 110))
     assert "only the mean" in opened.page.locator("#heads-help").inner_text()
     opened.page.locator("#matrix").focus()
@@ -222,7 +222,7 @@ def test_a_text_of_many_tokens_has_a_page(open_page: Open, small_bundle: Trained
     assert opened.problems == []
 
 
-def test_short_sides_keep_all_labels_and_long_sides_some(open_page: Open, small_bundle: TrainedModel) -> None:
+def test_short_sides_keep_all_labels_and_long_sides_some(open_page: Open, small_bundle: Model) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
     page, one = opened.page, opened.inspection.of_kind("encoder_self")
     assert 150 < len(one.keys) <= 200
@@ -241,7 +241,7 @@ def test_short_sides_keep_all_labels_and_long_sides_some(open_page: Open, small_
     assert opened.problems == []
 
 
-def test_the_scale_can_be_stretched_to_show_small_weights(open_page: Open, small_bundle: TrainedModel) -> None:
+def test_the_scale_can_be_stretched_to_show_small_weights(open_page: Open, small_bundle: Model) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
     page = opened.page
     assert min(map(min, matrix(page))) > 200, "thin: next to the paper's colour"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.serving.models import Models, ServedModel
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
@@ -63,9 +63,9 @@ class Opened:
         return str(self.page.locator("#output").text_content())
 
 
-def service(trained: TrainedModel, folder: Path, *pairs: str, **settings: Any) -> Service:
+def service(trained: Model, folder: Path, *pairs: str, **settings: Any) -> Service:
     """A server with the same model for all pairs."""
-    translator = Translator.from_trained([trained])
+    translator = Translator.from_models([trained])
     models = [
         ServedModel(source, target, trained, translator, {}, folder, "0" * 12)
         for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
@@ -74,7 +74,7 @@ def service(trained: TrainedModel, folder: Path, *pairs: str, **settings: Any) -
 
 
 @pytest.fixture(scope="module")
-def folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(small_bundle: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the model."""
     path = tmp_path_factory.mktemp("served") / "model"
     small_bundle.save(path)
@@ -82,7 +82,7 @@ def folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="module")
-def address(small_bundle: TrainedModel, folder: Path, serving: Any) -> Iterator[str]:
+def address(small_bundle: Model, folder: Path, serving: Any) -> Iterator[str]:
     """The address of a server for both directions."""
     with serving(service(small_bundle, folder)) as found:
         yield found
@@ -205,7 +205,7 @@ def test_swapping_a_detected_language(open_page: Open) -> None:
 
 
 def test_one_way_cannot_be_swapped_and_few_candidates_are_enough(
-    open_page: Open, small_bundle: TrainedModel, folder: Path, serving: Any
+    open_page: Open, small_bundle: Model, folder: Path, serving: Any
 ) -> None:
     with serving(service(small_bundle, folder, "en-de", max_alternatives=0, max_chars=20)) as at:
         opened = open_page("?q=one+two", at=at)
@@ -634,7 +634,7 @@ def test_errors_are_shown_in_the_servers_words(open_page: Open) -> None:
 
 
 def test_a_key_is_requested_kept_and_used(
-    open_page: Open, small_bundle: TrainedModel, folder: Path, serving: Any, tmp_path: Path
+    open_page: Open, small_bundle: Model, folder: Path, serving: Any, tmp_path: Path
 ) -> None:
     secret = "se;cret&ü="
     (tmp_path / "keys").write_text(f"{secret}\n")

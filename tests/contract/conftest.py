@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.step_model import Predictions
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 
@@ -109,11 +109,11 @@ def table_model() -> type[TableModel]:
 
 
 @pytest.fixture(scope="session")
-def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
     """The trained Marian model after import, saved and loaded again."""
     folder = tmp_path_factory.mktemp("imported") / "model"
     import_marian(trained_marian, "opus-mt-en-de").trained.save(folder)
-    return TrainedModel.load(folder, "cpu")
+    return Model.load(folder, "cpu")
 
 
 Found = Sequence[Sequence[Hypothesis]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundle import load_bundle
+from dragoman.bundle import Model
 from dragoman.bundle.folder import FORMAT, SMALLEST_FORMAT
 from dragoman.errors import ModelError
 from dragoman.files import MANIFEST, write_folder
@@ -40,4 +40,4 @@ def test_a_model_in_a_later_format_is_refused(tmp_path: Path) -> None:
             if path.name != MANIFEST:
                 shutil.copyfile(path, copy / path.name)
     with pytest.raises(ModelError, match=f"has model format {later}, but this version of Dragoman reads {FORMAT} to"):
-        load_bundle(tmp_path / "model")
+        Model.load(tmp_path / "model", "cpu")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
 
 pytest.importorskip("ctranslate2")
@@ -14,12 +14,12 @@ LIMIT = {"max_extra_tokens": 20}
 
 
 @pytest.fixture(scope="module")
-def ours(imported: TrainedModel) -> Translator:
-    return Translator.from_trained([imported])
+def ours(imported: Model) -> Translator:
+    return Translator.from_models([imported])
 
 
 @pytest.fixture(scope="module")
-def theirs(imported: TrainedModel) -> Translator:
+def theirs(imported: Model) -> Translator:
     return ctranslate2_translator(imported, "float32", threads=2)
 
 
@@ -66,14 +66,14 @@ def test_a_translation_starts_with_the_prefix(theirs: Translator, texts: list[st
     assert found[1].text.startswith("Ein Mann")
 
 
-def test_int8_and_auto_translate(imported: TrainedModel, texts: list[str]) -> None:
+def test_int8_and_auto_translate(imported: Model, texts: list[str]) -> None:
     for precision in ("int8", "auto"):
         answers = ctranslate2_translator(imported, precision, threads=1).translate(texts[:10], **LIMIT)
         assert answers[0] == ""
         assert all(answers[1:])
 
 
-def test_unsupported_settings_are_an_error(imported: TrainedModel, theirs: Translator) -> None:
+def test_unsupported_settings_are_an_error(imported: Model, theirs: Translator) -> None:
     with pytest.raises(ConfigError, match=r"`--inference.precision` is bfloat16, .* Use int8 or float32\.$"):
         ctranslate2_translator(imported, "bfloat16")
     with pytest.raises(ConfigError, match=r"`--inference.sample` does not work with `--engine ctranslate2`"):

@@ -19,13 +19,12 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.inference.search.full_passes import FullPasses, GroupedSearch, of_one_length
 from dragoman.inference.translator import Translator
 from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE
 from dragoman.kernels import library
-from dragoman.model.trained import TrainedModel
 from tests.contract.option_cases import CASES, Answers
 
 pytestmark = [pytest.mark.slow, pytest.mark.data]
@@ -118,18 +117,18 @@ def test_machine_code_and_tensors_answer_the_same(
 ) -> None:
     found = without_torch("float32")[case]
     monkeypatch.setattr(library, "is_available", lambda: False)
-    trained = TrainedModel.load(resolve_model_folder(folder), "cpu")
+    trained = Model.load(resolve_model_folder(folder), "cpu")
 
     def answer(translator: Translator, numbers: Iterable[int]) -> dict[int, Any]:
         chosen = list(numbers)
         return dict(zip(chosen, as_json(CASES[case](translator, [texts[one] for one in chosen], chosen)), strict=True))
 
-    expected = answer(Translator.from_trained([trained], "float32"), range(COUNT))
+    expected = answer(Translator.from_models([trained], "float32"), range(COUNT))
     different = [number for number in range(COUNT) if not is_same(found[number], expected[number])]
     assert len(different) <= 0.01 * COUNT
     for seed in range(TIE_TRIALS if different else 0):
-        noisy = GroupedSearch(FullPasses(trained.model, TIE, seed), of_one_length)
-        again = answer(Translator.from_trained([trained], "float32", noisy), different)
+        noisy = GroupedSearch(FullPasses(trained.transformer, TIE, seed), of_one_length)
+        again = answer(Translator.from_models([trained], "float32", noisy), different)
         different = [number for number in different if not is_same(found[number], again[number])]
     assert len(different) <= UNEXPLAINED, [(found[number], expected[number]) for number in different]
 

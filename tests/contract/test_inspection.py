@@ -2,19 +2,19 @@
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.visualization.inspection.inspection_page import inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
 
 
 @pytest.mark.parametrize("place", [0, 100, 200])
 def test_an_imported_model_is_inspected_like_a_trained_one(
-    imported: TrainedModel, english_german: list[tuple[str, str]], place: int
+    imported: Model, english_german: list[tuple[str, str]], place: int
 ) -> None:
     text = english_german[place][0]
-    translator = Translator.from_trained([imported])
+    translator = Translator.from_models([imported])
     answer = translator.translate_detailed([text], details=Details(alignment=True))[0]
     inspection = inspect_text(imported, text)
     assert inspection.tgt.text == answer.text

@@ -20,6 +20,7 @@ from sentencepiece import SentencePieceProcessor
 from transformers import MarianMTModel, MarianTokenizer
 from transformers.utils import logging
 
+from dragoman.bundle import Model
 from dragoman.data.batch import pad_ids
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
 from dragoman.exchange.ctranslate2_export import export_ctranslate2
@@ -28,7 +29,6 @@ from dragoman.exchange.marian_import import import_marian
 from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 from dragoman.text.tokenization.tokenizer import Tokenizer
@@ -76,7 +76,7 @@ def quiet() -> None:
 
 
 @pytest.fixture(scope="module")
-def engine(imported: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def engine(imported: Model, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("exported") / "model"
     agreement = export_ctranslate2(imported, folder, "float32")
     assert agreement.equal == agreement.total
@@ -88,9 +88,7 @@ def sentences(english_german: list[tuple[str, str]]) -> list[str]:
     return [src for src, _ in english_german[:500]]
 
 
-def test_ids_equal_those_of_marian_tokenizer(
-    trained_marian: Path, imported: TrainedModel, sentences: list[str]
-) -> None:
+def test_ids_equal_those_of_marian_tokenizer(trained_marian: Path, imported: Model, sentences: list[str]) -> None:
     theirs, ours = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.src
     texts = sentences + NASTY
     assert ours.encode_batch(texts) == [_our_ids(ours, theirs, theirs(text)["input_ids"][:-1]) for text in texts]
@@ -114,14 +112,14 @@ def test_ids_and_text_of_any_string(marian_model: Callable[..., Path], tmp_path:
 
 
 @pytest.mark.parametrize("token", ["</s>", "<unk>", "<pad>"])
-def test_special_tokens_in_a_text_are_read_as_text(trained_marian: Path, imported: TrainedModel, token: str) -> None:
+def test_special_tokens_in_a_text_are_read_as_text(trained_marian: Path, imported: Model, token: str) -> None:
     theirs, ours, text = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.src, f"a {token} b{token}"
     pieces = SentencePieceProcessor(model_file=str(trained_marian / "source.spm")).encode(text, out_type=str)
     assert ours.encode(text) == _our_ids(ours, theirs, theirs.convert_tokens_to_ids(pieces))
     assert not {BOS_ID, EOS_ID, PAD_ID} & set(ours.encode(text))
 
 
-def test_text_of_random_ids_equals_that_of_marian_tokenizer(trained_marian: Path, imported: TrainedModel) -> None:
+def test_text_of_random_ids_equals_that_of_marian_tokenizer(trained_marian: Path, imported: Model) -> None:
     theirs, ours, draw = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.tgt, random.Random(1)
     for _ in range(1000):
         ids = [draw.randrange(4, ours.vocab_size) for _ in range(draw.randrange(12))]
@@ -159,14 +157,14 @@ def test_logits(marian_model: Callable[..., Path], sentences: list[str], tmp_pat
     src_ids, src_lengths = pad_ids([[*trained.tokenizers.src.encode(text), EOS_ID] for text in texts], PAD_ID)
     with torch.inference_mode():
         expected = theirs(**batch, decoder_input_ids=order[decoder_input]).logits
-        found = trained.model(src_ids, src_lengths, decoder_input)
+        found = trained.transformer(src_ids, src_lengths, decoder_input)
     assert (found[..., 1:] - expected[..., order[1:]]).abs().max() < 1e-4
     assert (found[..., PAD_ID] < -9000).all()
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_outputs_equal_those_of_transformers(
-    trained_marian: Path, imported: TrainedModel, sentences: list[str], beam_size: int
+    trained_marian: Path, imported: Model, sentences: list[str], beam_size: int
 ) -> None:
     ours = _translated(imported, sentences, beam_size, alpha=1.0)
     assert sum(one.finished for one in ours) > 450
@@ -174,15 +172,13 @@ def test_outputs_equal_those_of_transformers(
     assert not [pair for pair in zip(ours, theirs, strict=True) if not _same(*pair)]
 
 
-def test_greedy_outputs_equal_those_of_ctranslate2(imported: TrainedModel, sentences: list[str], engine: Any) -> None:
+def test_greedy_outputs_equal_those_of_ctranslate2(imported: Model, sentences: list[str], engine: Any) -> None:
     ours = _translated(imported, sentences, 1, alpha=1.0)
     theirs = _by_ctranslate2(engine, imported, sentences, 1, alpha=1.0)
     assert [_tokens(imported, one.ids) for one in ours] == theirs
 
 
-def test_beams_equal_those_of_ctranslate2_or_are_better(
-    imported: TrainedModel, sentences: list[str], engine: Any
-) -> None:
+def test_beams_equal_those_of_ctranslate2_or_are_better(imported: Model, sentences: list[str], engine: Any) -> None:
     """CTranslate2 ends a search when `beam_size` hypotheses are finished. Ours may continue."""
     ours = _translated(imported, sentences, 4, alpha=1.0)
     theirs = _by_ctranslate2(engine, imported, sentences, 4, alpha=1.0)
@@ -198,15 +194,15 @@ def test_beams_equal_those_of_ctranslate2_or_are_better(
     assert len(worse) <= len(pairs) / 100
 
 
-def _score(trained: TrainedModel, src: list[int], tgt: list[int]) -> float:
+def _score(trained: Model, src: list[int], tgt: list[int]) -> float:
     """Return our mean log-probability per token of an output, eos included."""
     src_ids = torch.tensor([[*src, EOS_ID]])
     with torch.inference_mode():
-        logits = trained.model(src_ids, torch.tensor([src_ids.size(1)]), torch.tensor([[BOS_ID, *tgt]]))[0]
+        logits = trained.transformer(src_ids, torch.tensor([src_ids.size(1)]), torch.tensor([[BOS_ID, *tgt]]))[0]
     return float(logits.log_softmax(1).gather(1, torch.tensor([*tgt, EOS_ID])[:, None]).mean())
 
 
-def test_export_and_import_give_the_same_model(imported: TrainedModel, tmp_path: Path) -> None:
+def test_export_and_import_give_the_same_model(imported: Model, tmp_path: Path) -> None:
     export_marian(imported, tmp_path / "marian")
     again = import_marian(tmp_path / "marian", "opus-mt-en-de").trained
     imported.save(tmp_path / "one")
@@ -219,7 +215,7 @@ def test_export_and_import_give_the_same_model(imported: TrainedModel, tmp_path:
 
 
 def test_transformers_and_ctranslate2_load_exported_models(
-    imported: TrainedModel, sentences: list[str], tmp_path: Path
+    imported: Model, sentences: list[str], tmp_path: Path
 ) -> None:
     export_marian(imported, tmp_path / "marian")
     theirs = list(_generated(MarianMTModel, tmp_path / "marian", imported, sentences[:50], 1))
@@ -235,7 +231,7 @@ def test_transformers_and_ctranslate2_load_exported_models(
     assert all([tokens[i] for i in one.ids] == result.hypotheses[0] for one, result in pairs if one.finished)
 
 
-def _translated(trained: TrainedModel, texts: list[str], beam_size: int, alpha: float) -> list[Hypothesis]:
+def _translated(trained: Model, texts: list[str], beam_size: int, alpha: float) -> list[Hypothesis]:
     search = replace(
         trained.config.inference,
         beam_size=beam_size,
@@ -247,14 +243,12 @@ def _translated(trained: TrainedModel, texts: list[str], beam_size: int, alpha: 
     found: dict[int, Hypothesis] = {}
     for places in _by_length(rows).values():
         src_ids, src_lengths = pad_ids([rows[place] for place in places], PAD_ID)
-        hypotheses = beam_search(FastModel(trained.model), src_ids, src_lengths, search)
+        hypotheses = beam_search(FastModel(trained.transformer), src_ids, src_lengths, search)
         found |= {place: ranked[0] for place, ranked in zip(places, hypotheses, strict=True)}
     return [found[place] for place in range(len(texts))]
 
 
-def _by_ctranslate2(
-    engine: Any, trained: TrainedModel, texts: list[str], beam_size: int, alpha: float
-) -> list[list[str]]:
+def _by_ctranslate2(engine: Any, trained: Model, texts: list[str], beam_size: int, alpha: float) -> list[list[str]]:
     rows = [_tokens(trained, row, "src") for row in trained.tokenizers.src.encode_batch(texts)]
     found: dict[int, list[str]] = {}
     for length, places in _by_length(rows).items():
@@ -269,13 +263,13 @@ def _by_ctranslate2(
     return [found[place] for place in range(len(texts))]
 
 
-def _tokens(trained: TrainedModel, ids: Any, side: str = "tgt") -> list[str]:
+def _tokens(trained: Model, ids: Any, side: str = "tgt") -> list[str]:
     names = tokens_of(getattr(trained.tokenizers, side))
     return [names[index] for index in ids]
 
 
 def _generated(
-    kind: type[MarianMTModel], folder: Path, trained: TrainedModel, texts: list[str], beam_size: int
+    kind: type[MarianMTModel], folder: Path, trained: Model, texts: list[str], beam_size: int
 ) -> Iterator[tuple[list[int], float, bool]]:
     """Yield for each text the output of transformers in our ids, its score, and whether it ends in eos."""
     model, tokenizer = kind.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import multiplies_bfloat16
@@ -118,7 +119,7 @@ def compiled(model: Transformer, batch: Batch, precision: str) -> Tensor:
             zip(batch.src_ids.tolist(), batch.src_lengths.tolist(), batch.labels.tolist(), strict=True)
         )
     ]
-    found = CompiledSearch(model, precision)(sources, InferenceSettings(beam_size=2, max_extra_tokens=30))
+    found = CompiledSearch(Weights.of(model), precision)(sources, InferenceSettings(beam_size=2, max_extra_tokens=30))
     pairs = zip(found, sources, strict=True)
     return torch.tensor([one for best, source in pairs for one in best[0].token_log_probs[: len(source.prefix)]])
 

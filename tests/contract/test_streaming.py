@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, TokenizerSettings
 from dragoman.inference.options import NO_DETAILS
 from dragoman.inference.searches import CompiledSearch, StepSearch, TransformerSearch
@@ -24,8 +25,8 @@ from tests.contract.random_models import random_transformer
 WIDE = {"d_model": 32, "d_ff": 64}
 SEARCHES: dict[str, Callable[[Transformer], StreamingSearch]] = {
     "tensors": lambda model: StepSearch(FastModel(model)),
-    "ensemble": lambda model: TransformerSearch([model, random_transformer(40, 7, **WIDE)]),
-    "machine code": lambda model: CompiledSearch(model, "float32"),
+    "ensemble": lambda model: TransformerSearch([Weights.of(model), Weights.of(random_transformer(40, 7, **WIDE))]),
+    "machine code": lambda model: CompiledSearch(Weights.of(model), "float32"),
 }
 COMPILED = pytest.mark.skipif(not is_available(), reason="needs a processor that machine code supports")
 TEXT = (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.bundle import Card, resolve_model_folder
+from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
 from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
@@ -21,7 +21,6 @@ from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import Encode, load_batch
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError, ResourceError
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import SentencePair
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
@@ -113,7 +112,7 @@ def _session(
         torch.rand(3)  # random numbers used in a validation must not change the training steps after it
         return {}
 
-    trained = TrainedModel(model, corpus.tokenizers, config, Card())
+    trained = Model(Weights.of(model), corpus.tokenizers, config, Card())
     return TrainingSession(
         RunFolder(folder), trained, corpus.train, corpus.dev, validate, Log(folder, LogLines(sys.stderr)), corpus.encode
     )
@@ -248,8 +247,8 @@ def test_muon_ema_and_averages_resume_exactly_and_their_weights_are_candidates(c
         set_weights(resumed.model, mean.weights(resumed.run, resumed.model))
         measured.append(resumed.score_of(resumed.measure(resumed.model)))
     choose_mean(resumed)
-    chosen = TrainedModel.load(resolve_model_folder(tmp_path / "resumed"), "cpu")
-    set_weights(resumed.model, dict(chosen.model.named_parameters()))
+    chosen = Model.load(resolve_model_folder(tmp_path / "resumed"), "cpu")
+    set_weights(resumed.model, dict(chosen.transformer.named_parameters()))
     assert resumed.score_of(resumed.measure(resumed.model)) == pytest.approx(max(measured), abs=1e-5)
     assert chosen.card.ema_decay == (0.9 if measured[2] == max(measured) else 0.0)
 
@@ -290,7 +289,7 @@ def test_the_pointers_lead_to_intact_checkpoints(corpus: Corpus, tmp_path: Path)
         assert resumed.state.step == last
         assert (tmp_path / "last").read_text() == f"checkpoints/step_{last:07d}\n"
         assert (tmp_path / "best").read_text() == f"checkpoints/step_{best:07d}\n"
-        TrainedModel.load(resolve_model_folder(tmp_path), "cpu")
+        Model.load(resolve_model_folder(tmp_path), "cpu")
 
 
 def test_a_lost_best_checkpoint_is_no_longer_the_best(
@@ -369,7 +368,7 @@ def test_the_average_is_the_mean_and_is_kept_only_if_it_helps(
     session = _session(corpus, tmp_path / "run")
     fit(session)
     steps = [record.step for record in session.state.validations][-5:]
-    weights = [TrainedModel.load(session.run.step_folder(step), "cpu").model.state_dict() for step in steps]
+    weights = [Model.load(session.run.step_folder(step), "cpu").transformer.state_dict() for step in steps]
     assert choose_mean(session) in (tuple(steps), ())
     for name, parameter in session.model.state_dict().items():
         expected = torch.stack([each[name].double() for each in weights]).mean(0).float()
@@ -451,4 +450,4 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
     names = [event["name"] for event in _log(tmp_path / "run") if event["event"] == "watchdog"]
     assert names == ["not finite", "went back"]
     for step in session.run.steps():
-        TrainedModel.load(session.run.step_folder(step), "cpu")
+        Model.load(session.run.step_folder(step), "cpu")

@@ -11,13 +11,12 @@ from unittest import mock
 
 import torch
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, Model
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DragomanError
 from dragoman.files import verify_folder
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.training.run.log import RunLog
@@ -87,7 +86,7 @@ def make_session(folder: Path, texts: Texts, config: Config = CONFIG) -> Trainin
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(config.train.seed)
     size = texts.tokenizers.src.vocab_size
-    trained = TrainedModel(Transformer(config.model, size, size), texts.tokenizers, config, Card())
+    trained = Model(Transformer(config.model, size, size), texts.tokenizers, config, Card())
     pairs = InMemoryPairs(texts.src, texts.tgt)
     return TrainingSession(RunFolder(folder), trained, pairs, texts.dev, lambda model: {}, KeptLog(folder))
 

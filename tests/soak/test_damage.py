@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.errors import DragomanError
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.run.checkpoint import restore_checkpoint
 from dragoman.training.session import TrainingSession
@@ -51,7 +51,7 @@ def target(
     """A name, a folder, and a function that loads it."""
     if request.param == "model":
         session.trained.save(tmp_path / "model")
-        return "model", tmp_path / "model", lambda: TrainedModel.load(tmp_path / "model", "cpu")
+        return "model", tmp_path / "model", lambda: Model.load(tmp_path / "model", "cpu")
     step = session.run.step_folder(3)
     optimizer = build_optimizer(session.model, session.settings)
     return "checkpoint", step, lambda: restore_checkpoint(step, session.model, optimizer)

@@ -15,9 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from dragoman.bundle import Model
 from dragoman.errors import DragomanError
 from dragoman.files import hash_json, write_folder
-from dragoman.model.trained import TrainedModel
 from tests.soak.conftest import Report
 from tests.soak.processes import Cost, exit_status, fork
 from tests.soak.runs import make_session, phrasebook_texts
@@ -150,7 +150,7 @@ MANIFESTS = {
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     make_session(tmp_path / "run", phrasebook_texts(100)).trained.save(tmp_path / "good")
-    TrainedModel.load(tmp_path / "good", "cpu")
+    Model.load(tmp_path / "good", "cpu")
     return tmp_path / "good"
 
 
@@ -191,7 +191,7 @@ def load_and_report(target: Path) -> None:
     line = ""
     with Cost() as cost:
         try:
-            TrainedModel.load(target, "cpu")
+            Model.load(target, "cpu")
         except DragomanError as error:
             line = str(error)
     Path("report").write_text(json.dumps([line, cost.peak_bytes]))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.errors import DragomanError
-from dragoman.model.trained import TrainedModel
 from dragoman.training.trainer import fit
 from tests.soak.conftest import Report
 from tests.soak.runs import STEPS, KeptLog, is_whole, make_session, phrasebook_texts, scaled_gradients
@@ -26,7 +26,7 @@ def test_a_faulty_step_is_skipped(
     skipped = watchdog.not_finite if math.isnan(factor) else watchdog.spikes
     assert all(bool(parameter.isfinite().all()) for parameter in session.model.parameters())
     for step in session.run.steps():
-        TrainedModel.load(session.run.step_folder(step), "cpu")  # raises for weights that are not finite
+        Model.load(session.run.step_folder(step), "cpu")  # raises for weights that are not finite
     report(fault, len(steps), range(len(steps) - skipped), "skipped and counted; all checkpoints finite")
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import TokenizerSettings
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.control_ids import UNK_ID
 from dragoman.text.tokenization.tokenizer import Tokenizer, train_tokenizer
 from tests.soak.awkward_text import NASTY, awkward_lines, check_lines, random_strings
@@ -23,7 +22,7 @@ SETTINGS = {"byte fallback": {"byte_fallback": True}, "unigram": {"kind": "unigr
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     if request.param not in SETTINGS:
         run_folder = request.getfixturevalue("run_folder")
-        return TrainedModel.load(resolve_model_folder(run_folder), "cpu").tokenizers.src
+        return Model.load(resolve_model_folder(run_folder), "cpu").tokenizers.src
     pairs = load_phrasebook().generate(seed=4, count=2000)
     return train_tokenizer(TokenizerSettings(vocab_size=2000, **SETTINGS[request.param]), [pair.src for pair in pairs])
 

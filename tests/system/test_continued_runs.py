@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import tomli_w
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.config import Config, dump_config
 from dragoman.config.history import RENAMED
-from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.loop import Loop
 from dragoman.training.run.frozen_settings import frozen_config
@@ -264,7 +263,7 @@ def test_other_pairs_are_refused_with_the_file_and_nothing_is_lost(
         assert path.read_bytes() == kept[path], path
     corpus.write_text(before)
     assert train(corpus, {"--train.max-steps": "3"}) == 0
-    assert TrainedModel.load(resolve_model_folder(run), "cpu").card.steps == 3
+    assert Model.load(resolve_model_folder(run), "cpu").card.steps == 3
 
 
 @pytest.mark.parametrize("damaged", ["{", "[]", '{"key": 3, "test": null, "files": {}}', '{"key": "x", "files": {}}'])
@@ -288,7 +287,7 @@ def test_a_test_set_added_later_is_scored_and_changes_no_id(
     """With this test set from the start, its pairs would be left out of training, and the merges would differ."""
     assert train(corpus) == 0
     stores = {part: (tmp_path / "run" / "data" / part / "manifest.json").read_bytes() for part in ("train", "dev")}
-    before = TrainedModel.load(resolve_model_folder(tmp_path / "run"), "cpu").tokenizers
+    before = Model.load(resolve_model_folder(tmp_path / "run"), "cpu").tokenizers
     test = tmp_path / "test.tsv"
     test.write_text("".join(corpus.read_text().splitlines(keepends=True)[::2]))
     capsys.readouterr()
@@ -300,7 +299,7 @@ def test_a_test_set_added_later_is_scored_and_changes_no_id(
     assert train(corpus, {"--data.test": str(test)}) == 0
     assert "Nothing is left to do" in capsys.readouterr().err
     assert train(corpus, {"--data.test": str(test), "--train.max-steps": "3"}) == 0
-    after = TrainedModel.load(resolve_model_folder(tmp_path / "run"), "cpu")
+    after = Model.load(resolve_model_folder(tmp_path / "run"), "cpu")
     assert after.card.steps == 3
     for part, manifest in stores.items():
         assert (tmp_path / "run" / "data" / part / "manifest.json").read_bytes() == manifest
@@ -439,7 +438,7 @@ def test_the_same_command_averages_and_scores_after_a_stop(
     answer = capsys.readouterr()
     assert "Nothing is left to do" not in answer.err
     assert "validation (" in answer.out
-    card = TrainedModel.load(resolve_model_folder(run), "cpu").card
+    card = Model.load(resolve_model_folder(run), "cpu").card
     assert card.scores
     assert max(card.averaged_steps, default=card.steps) > 4
     assert train(corpus, more) == 0
@@ -455,7 +454,7 @@ def test_a_finished_run_accepts_other_search_settings_and_is_scored_again(
     lines = capsys.readouterr().out.split("\n")
     assert lines[0].startswith("BLEU 0 on 2 held-out sentences means little: there are too few. ")
     assert "validation (2 sentences, beam 3): BLEU" in lines[1]
-    trained = TrainedModel.load(resolve_model_folder(corpus.parent / "run"), "cpu")
+    trained = Model.load(resolve_model_folder(corpus.parent / "run"), "cpu")
     assert trained.config.inference.beam_size == 3
     assert any(row[0] == "validation, beam 3" for row in trained.card.scores)
 
@@ -588,4 +587,4 @@ def test_average_writes_beside_the_model_of_the_run(corpus: Path, capsys: pytest
         assert run_command(["average", str(run)]) == 0
         assert capsys.readouterr().out.endswith(f"{run / 'mean'}\n")
     assert resolve_model_folder(run) == before
-    assert TrainedModel.load(run / "mean", "cpu").card.averaged_steps
+    assert Model.load(run / "mean", "cpu").card.averaged_steps

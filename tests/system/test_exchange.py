@@ -85,9 +85,9 @@ def test_an_int8_model_can_be_looked_into(
         assert capsys.readouterr().err.count("weights are stored in int8") == 1
     translator = dragoman.load(small)
     before = translator("one two three")
-    [trained] = translator.trained_models
-    original = dragoman.load(model_folder).trained_models[0].model.state_dict()
-    for name, tensor in trained.model.state_dict().items():
+    [trained] = translator.models
+    original = dragoman.load(model_folder).models[0].transformer.state_dict()
+    for name, tensor in trained.transformer.state_dict().items():
         step = original[name].abs().amax(-1, keepdim=True) / 127 if tensor.ndim == 2 else 0
         assert ((tensor - original[name]).abs() <= 0.51 * step).all(), name
     assert translator("one two three") == before

@@ -45,8 +45,8 @@ CELLS = {
         for part in translator.stream("Where is the station?", beam_size=1):
             print(part, end="|", flush=True)""",
     "full pass": """
-        trained = translator.trained_models[0]
-        model, tokenizers = trained.model, trained.tokenizers
+        trained = translator.models[0]
+        model, tokenizers = trained.transformer, trained.tokenizers
         batch = dragoman.Batch.from_ids(tokenizers.src.encode_batch(["Where is the station?", "Good morning."]))
         memory, ids = model.encode(batch.src_ids, batch.src_lengths), batch.decoder_input
         for _ in range(20):

@@ -243,8 +243,8 @@ def test_an_argument_of_a_wrong_type_is_one_line(
 def test_a_translator_of_a_model_in_memory_is_evaluated_compared_and_inspected(
     inside: Path, translator: dragoman.Translator
 ) -> None:
-    [trained] = translator.trained_models
-    memory = dragoman.Translator.from_model(trained.model, trained.tokenizers, trained.config.inference, 100)
+    [trained] = translator.models
+    memory = dragoman.Translator.from_model(trained.transformer, trained.tokenizers, trained.config.inference, 100)
     assert repr(memory) == "<Translator: beam size 5>"
     files, found = ("few.en", "few.de"), translator("Where is the station?")
     assert memory("Where is the station?") == found

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.bundle import Card, replace_card
+from dragoman.bundle import Card, Model, replace_card
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.model.trained import TrainedModel
 
 TINY = "--model.preset custom --model.d-model 16 --model.d-ff 16 --model.num-heads 2 --model.num-encoder-layers 1"
 TINY += " --model.num-decoder-layers 1 --tokenizer.vocab-size 300 --train.batch-tokens 200 --train.max-steps 1"
@@ -127,7 +126,7 @@ class TestScores:
         from shutil import copytree
 
         folder = copytree(model_folder, tmp_path / "model")
-        replace_card(folder, Card(src_lang="en", tgt_lang="cs"), TrainedModel.load(folder, "cpu").config)
+        replace_card(folder, Card(src_lang="en", tgt_lang="cs"), Model.load(folder, "cpu").config)
         return str(folder)
 
     def test_a_reference_in_another_language_than_the_models(

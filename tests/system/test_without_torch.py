@@ -18,10 +18,9 @@ import pytest
 
 pytest.importorskip("numba", reason="without torch, machine code translates")
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, Model, Weights
 from dragoman.config import Config, DataSettings, InferenceSettings, TokenizerSettings
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from tests.contract.random_models import random_transformer
 from tests.system.commands import write_tsv
@@ -60,7 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     model = random_transformer(tokenizer.vocab_size, d_model=32, deviation=0.3)
     data = DataSettings(max_tokens=24, src_lang="en", tgt_lang="de")
     config = Config(data=data, model=model.settings, inference=InferenceSettings(beam_size=3, max_extra_tokens=4))
-    TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card()).save(folder / "model")
+    Model(Weights.of(model), TokenizerPair(tokenizer, tokenizer, joint=True), config, Card()).save(folder / "model")
     found = Files(folder / "model", *(folder / name for name in ("src.en", "ref.de", "terms.tsv", "page.html")))
     found.src.write_text("\n".join(LINES) + "\n")
     found.ref.write_text("\n".join(line or "x" for line in reversed(LINES)) + "\n")
@@ -270,7 +269,7 @@ def error_of(use):
 print(json.dumps([found, [
     error_of(lambda: dragoman.Transformer), error_of(lambda: dragoman.Batch),
     error_of(lambda: dragoman.inspect(translator, "one")), error_of(lambda: dragoman.train("a", "b", "c")),
-    error_of(lambda: translator.trained_models[0].model), error_of(lambda: dragoman.visualization.plot_encodings),
+    error_of(lambda: translator.models[0].model), error_of(lambda: dragoman.visualization.plot_encodings),
     error_of(lambda: translator("one", sample=True)),
 ]]))
 """

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.counting import count_items, count_share, counting, start_window
 from dragoman.inference.translator import Translator
 from dragoman.inference.workers import map_in_threads
-from dragoman.model.trained import TrainedModel
 
 Counts = list[tuple[str, int, int | None, str]]
 
@@ -44,8 +44,8 @@ def test_a_block_without_a_receiver_counts_for_the_block_around_it(counts: Count
     assert counts == [("outside", 3, None, "texts"), ("other", 1, None, "pairs"), ("outside", 4, None, "texts")]
 
 
-def test_a_translator_counts_its_texts(small_bundle: TrainedModel, counts: Counts) -> None:
-    translator = Translator.from_trained([small_bundle])
+def test_a_translator_counts_its_texts(small_bundle: Model, counts: Counts) -> None:
+    translator = Translator.from_models([small_bundle])
     texts = ["one two three", "", "ONE TWO THREE FOUR FIVE", "four five. " * 20] * 5
     with counting("translating", receiver(counts), total=len(texts)):
         counted = translator.translate(texts, batch_tokens=60)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dragoman.bundle.weights import Arrays
 from dragoman.config import ModelSettings
 from dragoman.errors import DataError
 from dragoman.inference.compiled.layout import Floats
+from dragoman.model.shapes import Arrays
 
 PositionTable = Callable[[int, int], Floats]
 """Function (first position, number of positions) to the positional encodings (positions, D)."""

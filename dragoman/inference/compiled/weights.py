@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dragoman.bundle.quantization import Product, float32_arrays, make_product
-from dragoman.bundle.weights import Arrays, check_stored_precision, stored_precision
+from dragoman.bundle.weights import check_stored_precision, stored_precision
 from dragoman.config import ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.inference.compiled.positions import KnownPositions, position_tables
@@ -26,6 +26,7 @@ from dragoman.kernels.tiles import (
     PRODUCT_COLUMNS,
     VOCABULARY_BAND,
 )
+from dragoman.model.shapes import Arrays
 
 _LAYER_NORM_EPSILON = 1e-5
 """The default of `torch.nn.LayerNorm`."""
@@ -44,7 +45,7 @@ class CompiledWeights:
     settings
         The model's settings.
     arrays
-        The model's parameters by name, as in `bundle.parameters.parameter_shapes` or from `quantized_arrays`.
+        The model's parameters by name, as in `model.shapes.parameter_shapes` or from `quantized_arrays`.
     precision
         Of matrix products: "float32", "int16" or "int8". `unsupported_reason` must be "" for it.
 

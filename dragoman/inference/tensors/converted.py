@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dragoman.model.trained import AnyTransformer, LazyTransformer
+from dragoman.bundle import Weights
 
 Form = TypeVar("Form")
 
@@ -12,8 +12,8 @@ Form = TypeVar("Form")
 class Converted(Generic[Form]):
     """The result of `convert`, cached until a parameter of the model is changed in place or gets new memory."""
 
-    def __init__(self, model: AnyTransformer, convert: Callable[[], Form]) -> None:
-        self._model = LazyTransformer.of(model)
+    def __init__(self, weights: Weights, convert: Callable[[], Form]) -> None:
+        self._weights = weights
         self._convert = convert
         self._lock = threading.Lock()
         self._made_from: list[tuple[int, int]] = []
@@ -22,7 +22,7 @@ class Converted(Generic[Form]):
     def now(self) -> Form:
         """The conversion of the current weights. Safe to call from several threads."""
         with self._lock:
-            now = self._model.version
+            now = self._weights.version
             if now != self._made_from:
                 self._form, self._made_from = self._convert(), now
             return self._form

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.bundle import Weights
 from dragoman.devices.precision import precisions_of_torch
 from dragoman.inference.search.step_model import OfTransformer, Predictions
 from dragoman.inference.tensors.attention import attend, merge_heads
@@ -92,7 +93,7 @@ class FastModel(OfTransformer):
         super().__init__(model)
         is_integer = precision in ("int8", "int16")
         kept = "float32" if is_integer and precision not in precisions_of_torch(str(model.device)) else precision
-        self._converted = Converted(model, lambda: _Weights(model, kept))
+        self._converted = Converted(Weights.of(model), lambda: _Weights(model, kept))
         self._weights: _Weights
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"]) -> FastState:

@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from dragoman.bundle import Card, write_bundle_files
+from dragoman.bundle import Card, Model
 from dragoman.bundle.folder import manifest_facts
 from dragoman.bundle.weights import WEIGHTS, read_weights, write_tensors
 from dragoman.config import dump_config
@@ -20,7 +20,6 @@ from dragoman.files import (
     verify_folder,
     write_folder,
 )
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.run.state import TrainState
@@ -31,7 +30,7 @@ OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 
 
-def save_checkpoint(run: RunFolder, trained: TrainedModel, moments: dict[str, torch.Tensor], state: TrainState) -> None:
+def save_checkpoint(run: RunFolder, trained: Model, moments: dict[str, torch.Tensor], state: TrainState) -> None:
     """Write a checkpoint and update the pointers `best` and `last`.
 
     The checkpoint is written under a temporary name and then renamed, so it is complete or missing.
@@ -40,7 +39,7 @@ def save_checkpoint(run: RunFolder, trained: TrainedModel, moments: dict[str, to
     ----------
     run : RunFolder
         The folder of the run.
-    trained : TrainedModel
+    trained : Model
         The model with everything that belongs into a model folder.
     moments : dict of str to Tensor
         The state of the optimizer by name, from `optimizer_tensors`.
@@ -54,7 +53,7 @@ def save_checkpoint(run: RunFolder, trained: TrainedModel, moments: dict[str, to
     """
     with disk_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-    parameter_bytes = 4 * sum(parameter.numel() for parameter in trained.model.parameters())
+    parameter_bytes = 4 * sum(parameter.numel() for parameter in trained.transformer.parameters())
     moment_bytes = sum(tensor.nbytes for tensor in moments.values())
     require_free_space(run.checkpoints, parameter_bytes + moment_bytes + (8 << 20))
     facts = {
@@ -63,7 +62,7 @@ def save_checkpoint(run: RunFolder, trained: TrainedModel, moments: dict[str, to
         "config_sha256": hashlib.sha256(dump_config(trained.config).encode()).hexdigest(),
     }
     with write_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
-        write_bundle_files(trained.bundle, folder)
+        trained.write_files(folder)
         write_tensors({name: tensor.cpu().numpy() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point_to(state)

@@ -5,21 +5,21 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from dragoman.bundle.parameters import parameter_shapes
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
 from dragoman.display import shape_text
 from dragoman.errors import ConfigError
+from dragoman.model.shapes import parameter_shapes
 from dragoman.visualization.arguments import check_count
 from dragoman.visualization.models import transformer_of
 
 if TYPE_CHECKING:
+    from dragoman.bundle import Model
     from dragoman.inference.translator import Translator
-    from dragoman.model.trained import TrainedModel
     from dragoman.model.transformer import Transformer
 
-AnyArchitecture: TypeAlias = "Transformer | Translator | TrainedModel | ModelSettings"
+AnyArchitecture: TypeAlias = "Transformer | Translator | Model | ModelSettings"
 
 PAPERS_VOCABULARY = 37_000
 """Entries of the vocabulary that both languages share in the paper (section 5.1)."""

@@ -22,7 +22,7 @@ def plot_attention(model: AnyArchitecture, kind: AttentionKind = "cross") -> "Fi
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel or ModelSettings
+    model : Transformer, Translator, Model or ModelSettings
         The model, or its settings.
     kind : {"cross", "encoder_self", "decoder_self"}
         The attention to show. The kinds have different lengths and masks.
@@ -106,7 +106,7 @@ def plot_multi_head_attention(model: AnyArchitecture, kind: AttentionKind = "cro
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel or ModelSettings
+    model : Transformer, Translator, Model or ModelSettings
         The model, or its settings.
     kind : {"cross", "encoder_self", "decoder_self"}
         The attention to show. In cross-attention, keys and values come from the encoder.

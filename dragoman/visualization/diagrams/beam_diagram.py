@@ -9,12 +9,12 @@ from dragoman.visualization.arguments import check_count, check_text
 from dragoman.visualization.diagrams.drawing import INK, SOFT, Block, Drawing
 from dragoman.visualization.figures.figure import COLORS, drawing_style
 from dragoman.visualization.figures.labels import readable_labels
-from dragoman.visualization.models import OneTranslator, trained_model_of
+from dragoman.visualization.models import OneTranslator, model_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dragoman.model.trained import TrainedModel
+    from dragoman.bundle import Model
     from dragoman.visualization.inspection.inspection import BeamNode
 
 _MOST_STEPS, _MOST_BEAMS = 12, 10
@@ -31,7 +31,7 @@ def plot_beam_tree(translator: "OneTranslator", text: str, beam_size: int | None
 
     Parameters
     ----------
-    translator : Translator or TrainedModel
+    translator : Translator or Model
         The model.
     text : str
         The text to translate.
@@ -54,14 +54,14 @@ def plot_beam_tree(translator: "OneTranslator", text: str, beam_size: int | None
     --------
     >>> plot_beam_tree(translator, "Where is the station?", beam_size=3)
     """
-    trained = trained_model_of(translator)
+    trained = model_of(translator)
     check_text("text", text)
     own = min(_MOST_BEAMS, trained.config.inference.beam_size)
     size = own if beam_size is None else check_count("beam_size", beam_size, 1, _MOST_BEAMS)
     return _draw_tree(_search(trained, text, size), size)
 
 
-def _search(trained: "TrainedModel", text: str, beam_size: int) -> "list[BeamNode]":
+def _search(trained: "Model", text: str, beam_size: int) -> "list[BeamNode]":
     """The nodes of the first steps."""
     from dragoman.visualization.inspection.inspector import trace_text
 

@@ -17,7 +17,7 @@ def plot_layer(model: AnyArchitecture, stack: Literal["encoder", "decoder"] = "e
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel or ModelSettings
+    model : Transformer, Translator, Model or ModelSettings
         The model, or its settings.
     stack : {"encoder", "decoder"}
         The stack of the layer. A decoder layer also attends to the memory, the output of the encoder.

@@ -11,12 +11,12 @@ from dragoman.visualization.diagrams.sublayers import add_output
 from dragoman.visualization.figures.figure import COLORS, drawing_style
 from dragoman.visualization.figures.labels import readable_labels
 from dragoman.visualization.inspection.inspection import START
-from dragoman.visualization.models import trained_model_of
+from dragoman.visualization.models import model_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dragoman.model.trained import TrainedModel
+    from dragoman.bundle import Model
 
 _SHOWN = 7
 _NARROW, _WIDE = 4.4, 7.8
@@ -29,7 +29,7 @@ def plot_next_token(model: AnyArchitecture, text: str | None = None, position: i
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel or ModelSettings
+    model : Transformer, Translator, Model or ModelSettings
         The model, or its settings. With `text`, a translator.
     text : str, optional
         A text to translate. The most probable tokens of one position are then drawn, with their probabilities.
@@ -57,9 +57,7 @@ def plot_next_token(model: AnyArchitecture, text: str | None = None, position: i
     """
     one = architecture_of(model)
     position = check_count("position", position)
-    example = (
-        None if text is None else _distribution(trained_model_of(model, "model"), check_text("text", text), position)
-    )
+    example = None if text is None else _distribution(model_of(model, "model"), check_text("text", text), position)
     with drawing_style():
         drawing = Drawing(_NARROW if example is None else _WIDE)
         tower = Tower(drawing, 1.75, 0.22, 2.3)
@@ -84,7 +82,7 @@ class _Distribution:
     chosen: int
 
 
-def _distribution(trained: "TrainedModel", text: str, position: int) -> _Distribution:
+def _distribution(trained: "Model", text: str, position: int) -> _Distribution:
     from dragoman.text.tokenization.control_ids import EOS_ID
     from dragoman.visualization.inspection.inspector import observe_translation
 

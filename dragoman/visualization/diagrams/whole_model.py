@@ -25,7 +25,7 @@ def plot_transformer(
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel or ModelSettings
+    model : Transformer, Translator, Model or ModelSettings
         The model, or its settings.
     src_vocab_size, tgt_vocab_size : int, optional
         Sizes of the vocabularies, only for `ModelSettings`. The default is the paper's 37,000 for both.
@@ -109,7 +109,7 @@ def plot_stacks(
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel or ModelSettings
+    model : Transformer, Translator, Model or ModelSettings
         The model, or its settings. Of a stack with more than 8 layers, the first three and the last are drawn.
     src_vocab_size, tgt_vocab_size : int, optional
         Sizes of the vocabularies, only for `ModelSettings`. The default is the paper's 37,000 for both.

@@ -20,12 +20,12 @@ from dragoman.visualization.inspection.inspection import (
     Inspection,
     PackedAttention,
 )
-from dragoman.visualization.models import OneTranslator, trained_model_of
+from dragoman.visualization.models import OneTranslator, model_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dragoman.model.trained import TrainedModel
+    from dragoman.bundle import Model
 
 _MOST_ACROSS = 4
 _WIDEST_INCHES = 20.0
@@ -40,7 +40,7 @@ def plot_heads(
 
     Parameters
     ----------
-    translator : Translator, TrainedModel or Inspection
+    translator : Translator, Model or Inspection
         The model, or a translation that `dragoman.inspect` has inspected.
     text : str
         The text to translate, if `translator` is no inspection.
@@ -70,12 +70,12 @@ def plot_heads(
     if isinstance(translator, Inspection):
         one = translator.of_kind(kind)
     else:
-        one = _weights_of(trained_model_of(translator), check_text("text", text), kind)
+        one = _weights_of(model_of(translator), check_text("text", text), kind)
     number = one.num_layers if layer is None else check_count("layer", layer, 1, one.num_layers)
     return _draw_heads(one, number)
 
 
-def _weights_of(trained: "TrainedModel", text: str, kind: AttentionKind) -> PackedAttention:
+def _weights_of(trained: "Model", text: str, kind: AttentionKind) -> PackedAttention:
     from dragoman.visualization.inspection.inspector import observe_translation
     from dragoman.visualization.inspection.weights import collect_weights
 

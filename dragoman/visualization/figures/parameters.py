@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dragoman.bundle.parameter_table import ParameterRow, parameter_rows
 from dragoman.config import ModelSettings
+from dragoman.model.shapes import ParameterRow, parameter_rows
 from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of
 from dragoman.visualization.figures.figure import COLORS, drawing_style, new_figure
 from dragoman.visualization.models import transformer_of
@@ -35,7 +35,7 @@ def parameter_shares(model: AnyParameters) -> dict[str, int]:
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel, ModelSettings or list of ParameterRow
+    model : Transformer, Translator, Model, ModelSettings or list of ParameterRow
         The model, or the rows of its parameter table. `ModelSettings` have the paper's vocabulary of 37,000 tokens.
 
     Returns
@@ -59,7 +59,7 @@ def plot_parameter_shares(model: AnyParameters) -> "Figure":
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel, ModelSettings or list of ParameterRow
+    model : Transformer, Translator, Model, ModelSettings or list of ParameterRow
         The model, or the rows of its parameter table. `ModelSettings` have the paper's vocabulary of 37,000 tokens.
 
     Returns

@@ -18,7 +18,7 @@ def plot_summary(model: "AnyParameters", settings: TrainSettings, d_model: int |
 
     Parameters
     ----------
-    model : Transformer, Translator, TrainedModel, ModelSettings or list of ParameterRow
+    model : Transformer, Translator, Model, ModelSettings or list of ParameterRow
         The model, as for `plot_parameter_shares`.
     settings : TrainSettings
         Training settings with a schedule, learning rate and warm-up.

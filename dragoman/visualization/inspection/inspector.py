@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dragoman.bundle import Model
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
@@ -20,7 +21,6 @@ from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import hide
 from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.surrogates import replace_surrogates
@@ -54,7 +54,7 @@ NUM_ALTERNATIVES, NUM_UNCERTAIN = 5, 5
 
 
 def inspect_text(
-    trained: TrainedModel,
+    trained: Model,
     text: str,
     settings: InferenceSettings | None = None,
     *,
@@ -68,7 +68,7 @@ def inspect_text(
     translation starts with the tokens `prefix_ids`. Raises DataError for an empty text, for more tokens than
     `MOST_TOKENS` or the model's positions, and for an impossible prefix.
     """
-    model, tokenizers = trained.model, trained.tokenizers
+    model, tokenizers = trained.transformer, trained.tokenizers
     src = _source_side(text, model, tokenizers.src)
     _check_prefix(prefix_ids, model)
     settings = replace(settings or trained.config.inference, **WITHOUT_SAMPLING)
@@ -110,12 +110,12 @@ class ObservedTranslation:
     log_probs: Float[Tensor, "T1 V"]
 
 
-def observe_translation(trained: TrainedModel, text: str) -> ObservedTranslation:
+def observe_translation(trained: Model, text: str) -> ObservedTranslation:
     """Translate a text by beam search, and pass the translation through the model. Errors are those of `inspect_text`.
 
     This is the part of an inspection that takes less than a second.
     """
-    model, tokenizers = trained.model, trained.tokenizers
+    model, tokenizers = trained.transformer, trained.tokenizers
     src = _source_side(text, model, tokenizers.src)
     batch = pair_batch([src.ids], (), model.device)
     settings = replace(trained.config.inference, n_best=1, **WITHOUT_SAMPLING)
@@ -125,11 +125,11 @@ def observe_translation(trained: TrainedModel, text: str) -> ObservedTranslation
     return ObservedTranslation(src, tgt, best.finished, forced.attention, forced.log_probs)
 
 
-def trace_text(trained: TrainedModel, text: str, settings: InferenceSettings) -> tuple[BeamNode, ...]:
+def trace_text(trained: Model, text: str, settings: InferenceSettings) -> tuple[BeamNode, ...]:
     """The tree of the beam search of a text. Errors are those of `inspect_text`."""
-    src = _source_side(text, trained.model, trained.tokenizers.src)
+    src = _source_side(text, trained.transformer, trained.tokenizers.src)
     settings = replace(settings, n_best=1, **WITHOUT_SAMPLING)
-    return trace_search(_RereadableModel(trained.model), src.ids, settings, trained.tokenizers.tgt)[1]
+    return trace_search(_RereadableModel(trained.transformer), src.ids, settings, trained.tokenizers.tgt)[1]
 
 
 def _n_best(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> tuple[RankedTranslation, ...]:
@@ -261,7 +261,7 @@ def _attributions(model: Transformer, src: Side, tgt: Side, forced: _ForcedPass)
     return compute_attributions(model, src.ids, tgt.ids, (src.words, tgt.words), forced.links)
 
 
-def _notes(trained: TrainedModel, src: Side, tgt: Side, forced: _ForcedPass, best: Hypothesis) -> tuple[Note, ...]:
+def _notes(trained: Model, src: Side, tgt: Side, forced: _ForcedPass, best: Hypothesis) -> tuple[Note, ...]:
     links = forced.links.cpu().double().numpy()  # Apple's GPU has no float64
     notes = find_notes(src, tgt, links, best.token_log_probs, forced.alone)
     lengths = length_notes(len(src.tokens), trained.config.data.max_tokens, finished=best.finished)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.bundle import Model
 from dragoman.inference.alignment import Aligner
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import Word, words_of
@@ -29,15 +29,15 @@ Alignment = Callable[[str, str], WordWeights | None]
 """``alignment(source, output)`` returns word weights, or None if there is nothing to align."""
 
 
-def cross_attention_of(trained: TrainedModel) -> Alignment:
+def cross_attention_of(trained: Model) -> Alignment:
     """A function that computes word weights from the attention that `translate --alignment` uses.
 
     The output is fed to the decoder (teacher forcing). Weights are summed over the tokens of a source word and averaged
     over the tokens of a target word. Weight on the end token belongs to no word. Texts longer than the training limit,
     which the translator splits, are not aligned.
     """
-    longest = min(trained.config.data.max_tokens, (trained.lazy.max_positions or 1 << 30) - 1)
-    aligner = Aligner([trained.lazy], trained.tokenizers)
+    longest = min(trained.config.data.max_tokens, (trained.weights.max_positions or 1 << 30) - 1)
+    aligner = Aligner([trained.weights], trained.tokenizers)
 
     def align(source: str, output: str) -> WordWeights | None:
         src_ids = trained.tokenizers.src.encode(source)

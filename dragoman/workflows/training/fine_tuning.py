@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import read_settings
 from dragoman.bundle.weights import WEIGHTS
@@ -20,7 +20,6 @@ from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.files import verify_folder
 from dragoman.inference.translator import Translator
 from dragoman.languages import main_language
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Score
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -100,7 +99,7 @@ class StartingPoint:
     tokenizers: TokenizerPair
     lineage: tuple[str, ...]
     origin: str
-    trained: TrainedModel | None
+    trained: Model | None
     teachers: tuple[str, ...] = ()
 
 
@@ -126,7 +125,7 @@ def starting_point_of(path: str) -> StartingPoint | None:
     if not path:
         return None
     folder = resolve_model_folder(Path(path))
-    trained = TrainedModel.load(folder, "cpu")
+    trained = Model.load(folder, "cpu")
     card = trained.card
     return StartingPoint(trained.tokenizers, (*card.lineage, describe_model(path, folder)), card.origin, trained)
 
@@ -144,7 +143,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 def compare_with_base(
-    tuned: TrainedModel, translator: Translator, corpora: Corpora, tests: Sequence[ReportedTest], progress: Progress
+    tuned: Model, translator: Translator, corpora: Corpora, tests: Sequence[ReportedTest], progress: Progress
 ) -> tuple[ScoreChange, ...]:
     """Score the model from before fine-tuning, and pair its scores with those of the tuned model.
 
@@ -174,7 +173,7 @@ def compare_with_base(
         folder = resolve_model_folder(Path(path))
         if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
             raise ModelError(f"{path} is no longer the model that training started from.")
-        before = Translator.from_trained([TrainedModel.load(folder, str(tuned.model.device))])
+        before = Translator.from_models([Model.load(folder, str(tuned.transformer.device))])
     except DragomanError as error:
         progress.note(f"no scores from before fine-tuning are available: {error}")
         return ()
@@ -187,6 +186,6 @@ def compare_with_base(
     return tuple(changes)
 
 
-def _scores(outputs: Sequence[str], references: Sequence[str], trained: TrainedModel) -> list[Score]:
+def _scores(outputs: Sequence[str], references: Sequence[str], trained: Model) -> list[Score]:
     tokenize = tokenizer_for(trained.config.data.tgt_lang)
     return [bleu(outputs, references, tokenize), chrf(outputs, references)]

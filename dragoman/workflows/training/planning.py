@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from dragoman.bundle import Model
 from dragoman.config import Config
 from dragoman.config.recipes import CorpusSize, Recipe, row_for, vocab_size_for
 from dragoman.data.batching import epoch_batches
@@ -21,7 +22,6 @@ from dragoman.data.prepare import PreparedData
 from dragoman.display import html_table
 from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_aligned
 from dragoman.training.fitting import fitting_values
@@ -305,10 +305,10 @@ def _shorten(config: Config) -> Config:
     return replace(config, train=train, validate=validate, inference=inference)
 
 
-def _scoring_seconds(config: Config, trained: TrainedModel, data: PreparedData) -> float:
+def _scoring_seconds(config: Config, trained: Model, data: PreparedData) -> float:
     """Return the seconds to translate and score validation and test data at the end, extrapolated from a sample."""
     dev = validation_data(data)
-    translator = Translator.from_trained([replace(trained, config=_shorten(config))])
+    translator = Translator.from_models([replace(trained, config=_shorten(config))])
     sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in dev.texts())
     translator.translate(sources[:2])
     clock = time.perf_counter()

@@ -5,14 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from dragoman.bundle import replace_card, resolve_model_folder
+from dragoman.bundle import Model, replace_card, resolve_model_folder
 from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData
 from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import score_outputs, tokenizer_for
 from dragoman.evaluation.verdict import Outcome, is_improving, verdict, weakest_group
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.training.run.limits import TrainingPace
 from dragoman.training.session import TrainingSession
 from dragoman.visualization.report.report import ReportedTest, write_report
@@ -33,9 +32,9 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
     stopped, such as "train.max_steps = 1000 reached".
     """
     folder, device = resolve_model_folder(run.folder), run.config.train.device
-    trained = TrainedModel.load(folder, device)
+    trained = Model.load(folder, device)
     trained = replace(trained, config=replace(trained.config, inference=run.config.inference))
-    translator, beam_size = Translator.from_trained([trained]), trained.config.inference.beam_size
+    translator, beam_size = Translator.from_models([trained]), trained.config.inference.beam_size
     card = replace(trained.card, test_pairs=len(data.test) if data.test is not None else 0)
     tests: list[ReportedTest] = []
     found: list[PartScores] = []

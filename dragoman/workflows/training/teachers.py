@@ -9,14 +9,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.bundle.folder import read_settings
 from dragoman.config import Config, TokenizerSettings, TrainSettings
 from dragoman.config.fields import quote_value
 from dragoman.data.prepare import PreparedData
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.errors import ConfigError, DataError, ModelError
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.step.memory import give_back_memory, memory_errors
 from dragoman.training.teaching import ask_teachers
@@ -107,7 +106,7 @@ def soft_targets_of(
     whom = "the teacher" if len(names) == 1 else f"{len(names)} teachers"
     stage = f"running {whom} on {len(data.train):,} pairs"
     with memory_errors(stage, "Use smaller teachers, or fewer."):
-        models = [TrainedModel.load(each, train.device).model for _, each in folders]
+        models = [Model.load(each, train.device).transformer for _, each in folders]
         targets = ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress.stage(stage, pairs))
         device = models[0].device
     del models

@@ -11,7 +11,7 @@ from importlib.metadata import version
 import numpy as np
 import torch
 
-from dragoman.bundle import Card, resolve_model_folder
+from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.config import WITHOUT_SAMPLING, Config
 from dragoman.data.prepare import PreparedData, epoch_encoder
@@ -20,7 +20,6 @@ from dragoman.devices.device import resolve_device
 from dragoman.errors import DataError
 from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
@@ -169,7 +168,7 @@ def make_session(
     device = processes.device(resolve_device(config.train.device, "train.device"))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
     if start and start.trained:
-        set_weights(model, {name: each.detach() for name, each in start.trained.model.named_parameters()})
+        set_weights(model, {name: each.detach() for name, each in start.trained.transformer.named_parameters()})
     model = model.to(device)
     card = _card(config, data, model)
     if start:
@@ -183,7 +182,7 @@ def make_session(
     dev = validation_data(data)
     _check_lengths(model, dev, config.data.max_tokens, log)
     validate, encode = _scores_on(dev, tokenizers, config), epoch_encoder(data.train, tokenizers, config)
-    trained = TrainedModel(model, tokenizers, config, card)
+    trained = Model(Weights.of(model), tokenizers, config, card)
     return TrainingSession(
         RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes, inputs.soft_targets
     )

@@ -12,59 +12,56 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dragoman.bundle import Card, replace_card, resolve_model_folder
+from dragoman.bundle import Card, Model, Weights, replace_card, resolve_model_folder
 from dragoman.config import PRESETS, Config, TokenizerSettings
 from dragoman.errors import ModelError
 from dragoman.files import MANIFEST, write_folder
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
 
 @pytest.fixture
-def trained() -> TrainedModel:
+def trained() -> Model:
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=280), ["ein Mann fährt Rad", "a man rides a bike"] * 5)
     config = Config(model=replace(PRESETS["tiny"], d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1))
     model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    return TrainedModel(
-        model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card(src_lang="en", train_pairs=7)
+    return Model(
+        Weights.of(model), TokenizerPair(tokenizer, tokenizer, joint=True), config, Card(src_lang="en", train_pairs=7)
     )
 
 
 @pytest.mark.parametrize("tie", ["all", "decoder", "none"])
-def test_round_trip_is_exact_and_stays_tied(trained: TrainedModel, tmp_path: Path, tie: str) -> None:
+def test_round_trip_is_exact_and_stays_tied(trained: Model, tmp_path: Path, tie: str) -> None:
     config = replace(trained.config, model=replace(trained.config.model, tie=tie))
     size = trained.tokenizers.src.vocab_size
-    trained = replace(trained, model=Transformer(config.model, size, size), config=config)
+    trained = replace(trained, weights=Weights.of(Transformer(config.model, size, size)), config=config)
     trained.save(tmp_path / "model")
-    loaded = TrainedModel.load(tmp_path / "model", "cpu")
+    loaded = Model.load(tmp_path / "model", "cpu")
     assert loaded.config == config
     assert loaded.card == trained.card
-    assert not loaded.model.training
-    assert dict(loaded.model.named_parameters()).keys() == dict(trained.model.named_parameters()).keys()
-    for name, parameter in trained.model.named_parameters():
-        assert torch.equal(parameter, dict(loaded.model.named_parameters())[name])
+    assert not loaded.transformer.training
+    assert dict(loaded.transformer.named_parameters()).keys() == dict(trained.transformer.named_parameters()).keys()
+    for name, parameter in trained.transformer.named_parameters():
+        assert torch.equal(parameter, dict(loaded.transformer.named_parameters())[name])
     assert loaded.tokenizers.src.encode("ein Rad </s>") == trained.tokenizers.src.encode("ein Rad </s>")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
-def test_a_loaded_model_is_no_part_of_its_files(trained: TrainedModel, tmp_path: Path) -> None:
+def test_a_loaded_model_is_no_part_of_its_files(trained: Model, tmp_path: Path) -> None:
     """Memory-mapped arrays would change with the file, and reading beyond its new end would kill the process."""
     trained.save(tmp_path / "model")
-    loaded, path = TrainedModel.load(tmp_path / "model", "cpu"), tmp_path / "model" / "model.safetensors"
+    loaded, path = Model.load(tmp_path / "model", "cpu"), tmp_path / "model" / "model.safetensors"
     with path.open("r+b") as stream:
         stream.seek(-2000, 2)
         stream.write(b"\0" * 2000)
-    for name, parameter in trained.model.named_parameters():
-        assert torch.equal(parameter, dict(loaded.model.named_parameters())[name])
+    for name, parameter in trained.transformer.named_parameters():
+        assert torch.equal(parameter, dict(loaded.transformer.named_parameters())[name])
     os.truncate(path, 100)
-    assert all(parameter.isfinite().all() for parameter in loaded.model.parameters())
+    assert all(parameter.isfinite().all() for parameter in loaded.transformer.parameters())
 
 
-def test_what_is_loaded_is_what_was_compared(
-    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_loaded_is_what_was_compared(trained: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replacing weights, tokenizers or card during loading is an error."""
     trained.save(tmp_path / "model")
     load = TokenizerPair.load
@@ -79,15 +76,15 @@ def test_what_is_loaded_is_what_was_compared(
     for name in ("model.safetensors", "tokenizer.json"):
         monkeypatch.setattr(TokenizerPair, "load", partial(exchanging, change=name))
         with pytest.raises(ModelError, match=f"{name} is damaged"):
-            TrainedModel.load(tmp_path / "model", "cpu")
+            Model.load(tmp_path / "model", "cpu")
         trained.save(tmp_path / "model")
 
 
-def test_another_card_leaves_the_rest(trained: TrainedModel, tmp_path: Path) -> None:
+def test_another_card_leaves_the_rest(trained: Model, tmp_path: Path) -> None:
     trained.save(tmp_path / "model")
     before = (tmp_path / "model" / "model.safetensors").read_bytes()
     replace_card(tmp_path / "model", trained.card.with_scores("test", [Score("BLEU", 12.341, "sig|nature")]))
-    loaded = TrainedModel.load(tmp_path / "model", "cpu")
+    loaded = Model.load(tmp_path / "model", "cpu")
     assert loaded.card.scores == (("test", "BLEU", 12.34, "sig|nature"),)
     assert "sig\\|nature" in (tmp_path / "model" / "card.md").read_text()
     assert (tmp_path / "model" / "model.safetensors").read_bytes() == before
@@ -102,7 +99,7 @@ FILES = ["config.toml", "tokenizer.json", "model.safetensors", "card.json", "car
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "empty"])
-def test_every_damaged_file_is_found_and_named(trained: TrainedModel, tmp_path: Path, name: str, damage: str) -> None:
+def test_every_damaged_file_is_found_and_named(trained: Model, tmp_path: Path, name: str, damage: str) -> None:
     trained.save(tmp_path / "model")
     path = tmp_path / "model" / name
     content = bytearray(path.read_bytes())
@@ -116,16 +113,16 @@ def test_every_damaged_file_is_found_and_named(trained: TrainedModel, tmp_path: 
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
     with pytest.raises(ModelError) as error:
-        TrainedModel.load(tmp_path / "model", "cpu")
+        Model.load(tmp_path / "model", "cpu")
     assert name in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_foreign_file_is_named(trained: TrainedModel, tmp_path: Path) -> None:
+def test_a_foreign_file_is_named(trained: Model, tmp_path: Path) -> None:
     trained.save(tmp_path / "model")
     (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"x")
     with pytest.raises(ModelError, match=r"pytorch_model\.bin is not in the manifest"):
-        TrainedModel.load(tmp_path / "model", "cpu")
+        Model.load(tmp_path / "model", "cpu")
 
 
 def _without_a_tensor(folder: Path) -> None:
@@ -199,7 +196,7 @@ def _json(name: str, content: str) -> Callable[[Path], None]:
     ],
 )
 def test_a_consistent_but_wrong_folder_is_refused(
-    trained: TrainedModel, tmp_path: Path, change: Callable[[Path], None], words: str
+    trained: Model, tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:
     """The manifest matches the files, as in a hostile folder or one from another program."""
     trained.save(tmp_path / "good")
@@ -209,11 +206,11 @@ def test_a_consistent_but_wrong_folder_is_refused(
                 (folder / path.name).write_bytes(path.read_bytes())
         change(folder)
     with pytest.raises(ModelError, match=words):
-        TrainedModel.load(tmp_path / "model", "cpu")
+        Model.load(tmp_path / "model", "cpu")
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "card.json", "card.md", "config.toml", "model.safetensors"])
-def test_no_file_is_read_that_is_larger_than_it_can_be(trained: TrainedModel, tmp_path: Path, name: str) -> None:
+def test_no_file_is_read_that_is_larger_than_it_can_be(trained: Model, tmp_path: Path, name: str) -> None:
     trained.save(tmp_path / "model")
     manifest = json.loads((tmp_path / "model" / MANIFEST).read_text())
     with (tmp_path / "model" / name).open("r+b") as stream:
@@ -223,11 +220,11 @@ def test_no_file_is_read_that_is_larger_than_it_can_be(trained: TrainedModel, tm
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     (tmp_path / "model" / MANIFEST).write_text(json.dumps(manifest | {"sha256": digest}))
     with pytest.raises(ModelError, match=rf"{name} (has|must have .* bytes, but has) {10 << 30}"):
-        TrainedModel.load(tmp_path / "model", "cpu")
+        Model.load(tmp_path / "model", "cpu")
 
 
 def test_a_checkpoint_is_a_model_whatever_the_size_of_its_optimizer(
-    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state of the optimizer is larger than the weights, and translating does not read it."""
     trained.save(tmp_path / "good")
@@ -237,14 +234,14 @@ def test_a_checkpoint_is_a_model_whatever_the_size_of_its_optimizer(
             (folder / name).write_bytes(content)
         (folder / "optimizer.safetensors").write_bytes(bytes(1 << 20))
     monkeypatch.setattr("dragoman.bundle.folder._MAX_BYTES", max(map(len, files.values())))
-    loaded = TrainedModel.load(tmp_path / "checkpoint", "cpu")
-    assert loaded.bundle.arrays.keys() == trained.bundle.arrays.keys()
+    loaded = Model.load(tmp_path / "checkpoint", "cpu")
+    assert loaded.weights.arrays.keys() == trained.weights.arrays.keys()
     (tmp_path / "checkpoint" / "optimizer.safetensors").write_bytes(bytes(1 << 19))
     with pytest.raises(ModelError, match=r"optimizer.safetensors has 524288 bytes instead of 1048576"):
-        TrainedModel.load(tmp_path / "checkpoint", "cpu")
+        Model.load(tmp_path / "checkpoint", "cpu")
 
 
-def test_what_a_path_means(trained: TrainedModel, tmp_path: Path) -> None:
+def test_what_a_path_means(trained: Model, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="does not exist"):
         resolve_model_folder(tmp_path / "nothing")
     with pytest.raises(ModelError, match="neither a model folder"):

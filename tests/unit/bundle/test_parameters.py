@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.bundle.parameters import parameter_shapes
 from dragoman.config import ModelSettings
+from dragoman.model.shapes import parameter_shapes
 from dragoman.model.transformer import Transformer
 
 KINDS = [

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 
 SOURCES = ["one two three four", "five", "three. four five", "two one"]
 REFERENCES = ["eins zwei drei vier", "fünf", "drei. vier fünf", "zwei eins"]
@@ -40,7 +40,7 @@ def test_a_model_and_a_file_are_compared(model_folder: Path, capsys: pytest.Capt
 def test_bleu_uses_the_language_of_the_model(
     names: tuple[str, str], model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained = TrainedModel.load(model_folder, "cpu")
+    trained = Model.load(model_folder, "cpu")
     config = replace(trained.config, data=replace(trained.config.data, tgt_lang="zh"))
     replace(trained, config=config).save(Path("MODEL"))
     flags = ["--src", "test.en", "--ref", "test.de", "--json"]

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, Model
 from dragoman.config import Config, ModelSettings, TokenizerSettings
 from dragoman.errors import ModelError
 from dragoman.exchange import ctranslate2_export
 from dragoman.exchange.ctranslate2_check import Agreement
 from dragoman.exchange.ctranslate2_export import export_ctranslate2
 from dragoman.exchange.marian_import import import_marian
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import train_tokenizers
 
@@ -26,7 +25,7 @@ pytest.importorskip("ctranslate2")
 TEXTS = [f"How are {a}{b}? The {b}{a} </s> house." for a in "abcdef" for b in "ghijklm"] * 3
 
 
-def _bundle(tokenizer: dict[str, Any], **model: Any) -> TrainedModel:
+def _bundle(tokenizer: dict[str, Any], **model: Any) -> Model:
     torch.manual_seed(1)
     settings = TokenizerSettings(**({"vocab_size": 300} | tokenizer))
     pair = train_tokenizers(settings, TEXTS, TEXTS[:40])
@@ -37,7 +36,7 @@ def _bundle(tokenizer: dict[str, Any], **model: Any) -> TrainedModel:
         for parameter in network.parameters():
             if parameter.dim() == 1:
                 parameter.normal_(0, 0.2)
-    return TrainedModel(network.eval(), pair, config, Card(src_lang="en", tgt_lang="de"))
+    return Model(network.eval(), pair, config, Card(src_lang="en", tgt_lang="de"))
 
 
 @pytest.mark.parametrize(
@@ -73,10 +72,10 @@ def test_a_model_with_an_imported_tokenizer(small_marian: Path, tmp_path: Path) 
 @pytest.mark.parametrize("quantization", ["int8", "float16"])
 def test_smaller_weights(tmp_path: Path, quantization: Any) -> None:
     trained = _bundle({})
-    before = [parameter.clone() for parameter in trained.model.parameters()]
+    before = [parameter.clone() for parameter in trained.transformer.parameters()]
     agreement = export_ctranslate2(trained, tmp_path / "model", quantization)
     assert agreement.largest_difference < 1.0
-    assert all(map(torch.equal, before, trained.model.parameters()))
+    assert all(map(torch.equal, before, trained.transformer.parameters()))
     export_ctranslate2(trained, tmp_path / "whole", "float32")
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("model", "whole")]
     assert sizes[0] < sizes[1]

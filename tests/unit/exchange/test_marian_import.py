@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from dragoman.bundle import Model
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import UNREACHABLE, import_marian
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.control_ids import BOS_ID
 
 
@@ -27,7 +27,7 @@ def folder(small_marian: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(small_marian: Path) -> TrainedModel:
+def trained(small_marian: Path) -> Model:
     return import_marian(small_marian, "Someone/opus-mt-en-de").trained
 
 
@@ -45,7 +45,7 @@ def refused(folder: Path, *words: str) -> None:
         assert word in message, message
 
 
-def test_settings(trained: TrainedModel) -> None:
+def test_settings(trained: Model) -> None:
     config, card = trained.config, trained.card
     assert (config.model.norm_first, config.model.positions, config.model.activation) == (False, "marian", "swish")
     assert (config.inference.beam_size, config.inference.length_penalty, config.inference.length_penalty_alpha) == (
@@ -61,10 +61,10 @@ def test_settings(trained: TrainedModel) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_a_model_like_any_other(trained: TrainedModel, tmp_path: Path) -> None:
+def test_it_is_a_model_like_any_other(trained: Model, tmp_path: Path) -> None:
     trained.save(tmp_path / "model")
     translator = Translator.load(tmp_path / "model", "cpu")
-    assert TrainedModel.load(tmp_path / "model", "cpu").config == trained.config
+    assert Model.load(tmp_path / "model", "cpu").config == trained.config
     one, empty, two = translator.translate(["The house.", "", ">>deu<< A garden."], max_extra_tokens=3)
     assert empty == ""
     assert one
@@ -77,10 +77,10 @@ def test_languages_from_the_name(folder: Path) -> None:
     assert (data.src_lang, data.tgt_lang) == ("fi", "zle")
 
 
-def test_a_search_that_renormalises_takes_padding_out(folder: Path, trained: TrainedModel) -> None:
-    assert trained.model.projection.bias[BOS_ID] > -100
+def test_a_search_that_renormalises_takes_padding_out(folder: Path, trained: Model) -> None:
+    assert trained.transformer.projection.bias[BOS_ID] > -100
     change(folder / "generation_config.json", renormalize_logits=True)
-    assert import_marian(folder, "model").trained.model.projection.bias[BOS_ID] == UNREACHABLE
+    assert import_marian(folder, "model").trained.transformer.projection.bias[BOS_ID] == UNREACHABLE
 
 
 def test_settings_of_old_models_and_what_is_not_taken_over(folder: Path) -> None:
@@ -174,13 +174,13 @@ def test_positions_that_are_not_computed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_pickled_weights_are_read_for_their_tensors_alone(folder: Path, trained: TrainedModel, zipped: bool) -> None:
+def test_pickled_weights_are_read_for_their_tensors_alone(folder: Path, trained: Model, zipped: bool) -> None:
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     imported = import_marian(folder, "model")
     assert "pytorch_model.bin is a pickle; only its tensors were read" in imported.notes[0]
-    for one, other in zip(imported.trained.model.parameters(), trained.model.parameters(), strict=True):
+    for one, other in zip(imported.trained.transformer.parameters(), trained.transformer.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
@@ -211,7 +211,7 @@ def test_pickles_that_hold_something_else(folder: Path) -> None:
     refused(folder, "pytorch_model.bin", "compressed")
 
 
-def test_what_cannot_be_exported_in_marians_form(trained: TrainedModel, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_in_marians_form(trained: Model, tmp_path: Path) -> None:
     changes = [("norm_first", True), ("positions", "sinusoidal"), ("attention_bias", False)]
     for name, value in changes:
         config = replace(trained.config, model=replace(trained.config.model, **{name: value}))
@@ -220,7 +220,7 @@ def test_what_cannot_be_exported_in_marians_form(trained: TrainedModel, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_what_marians_form_cannot_say(trained: TrainedModel, tmp_path: Path) -> None:
+def test_what_marians_form_cannot_say(trained: Model, tmp_path: Path) -> None:
     config = replace(trained.config, inference=replace(trained.config.inference, length_penalty="paper"))
     notes = export_marian(replace(trained, config=config), tmp_path / "out")
     assert "`inference.length_penalty` (paper)" in notes[0]

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings
 from dragoman.inference.alignment import DEFAULT_READING, Aligner, _words_before, alignment_layer, attention_links
 from dragoman.inference.options import Details
@@ -39,7 +40,7 @@ def test_links_are_the_largest_weights_and_independent_of_the_batch(
     model: Transformer, reading: str, layer: int | None
 ) -> None:
     pairs = [([5, 6, 7], [8, 9]), ([], [5]), ([5], []), ([9] * 11, [4, 5, 6, 7, 8]), ([4, 5], [6])]
-    links = Aligner([model], TOKENIZERS, reading, layer).links(pairs)
+    links = Aligner([Weights.of(model)], TOKENIZERS, reading, layer).links(pairs)
     assert links[1] == links[2] == ()
     for (src, tgt), found in zip(pairs, links, strict=True):
         if src and tgt:
@@ -54,7 +55,9 @@ def test_links_are_the_largest_weights_and_independent_of_the_batch(
 
 def test_aligner_of_two_equal_models_equals_aligner_of_one(model: Transformer) -> None:
     pairs = [([5, 6, 7, 8], [8, 9, 4])]
-    assert Aligner([model, model], TOKENIZERS).links(pairs) == Aligner([model], TOKENIZERS).links(pairs)
+    assert Aligner([Weights.of(model), Weights.of(model)], TOKENIZERS).links(pairs) == Aligner(
+        [Weights.of(model)], TOKENIZERS
+    ).links(pairs)
 
 
 def test_alignments_of_translations_link_words_of_both_texts(model: Transformer) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.cli.main import run_command
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
 from dragoman.kernels import library
-from dragoman.model.trained import TrainedModel
 
 TEXTS = ["one two three", "four", "five four three two one"]
 
@@ -16,11 +16,11 @@ TEXTS = ["one two three", "four", "five four three two one"]
 @pytest.mark.parametrize("num_models", [1, 2])
 @pytest.mark.parametrize("compiles", [True, False])
 def test_scores_of_its_own_translations_are_those_of_the_search(
-    small_bundle: TrainedModel, num_models: int, compiles: bool, monkeypatch: pytest.MonkeyPatch
+    small_bundle: Model, num_models: int, compiles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not compiles:
         monkeypatch.setattr(library, "is_available", lambda: False)
-    translator = Translator.from_trained([small_bundle] * num_models, "float32")
+    translator = Translator.from_models([small_bundle] * num_models, "float32")
     found = [one.candidates[0] for one in translator.translate_detailed(TEXTS, max_extra_tokens=40)]
     scores = translator.score(TEXTS, [one.text for one in found])
     compared = 0
@@ -33,8 +33,8 @@ def test_scores_of_its_own_translations_are_those_of_the_search(
     assert compared
 
 
-def test_machine_code_and_torch_score_alike(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    translator, targets = Translator.from_trained([small_bundle], "float32"), ["five one", "", "two"]
+def test_machine_code_and_torch_score_alike(small_bundle: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, targets = Translator.from_models([small_bundle], "float32"), ["five one", "", "two"]
     found = translator.score([*TEXTS[:2], ""], targets)
     monkeypatch.setattr(library, "is_available", lambda: False)
     expected = translator.score([*TEXTS[:2], ""], targets)
@@ -43,8 +43,8 @@ def test_machine_code_and_torch_score_alike(small_bundle: TrainedModel, monkeypa
     assert [(one.src, one.tgt) for one in found] == list(zip([*TEXTS[:2], ""], targets, strict=True))
 
 
-def test_wrong_arguments_raise_with_one_line(small_bundle: TrainedModel) -> None:
-    translator = Translator.from_trained([small_bundle])
+def test_wrong_arguments_raise_with_one_line(small_bundle: Model) -> None:
+    translator = Translator.from_models([small_bundle])
     with pytest.raises(ConfigError, match=r"^`targets` must have one text per source \(1\), but has 2\.$"):
         translator.score(["one"], ["two", "three"])
     with pytest.raises(ConfigError, match=r"^`texts` must be a list of texts"):

@@ -10,13 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, Model, Weights
 from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.search.step_model import Predictions
 from dragoman.inference.searches import StepSearch
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
@@ -213,8 +212,8 @@ def test_model_in_training_translates_without_dropout_and_stays_in_training(toke
     assert [module.training for module in model.modules()] == modes
 
 
-def trained(model: Transformer, tokenizers: TokenizerPair) -> TrainedModel:
-    return TrainedModel(model, tokenizers, Config(data=DataSettings(max_tokens=9), model=model.settings), Card())
+def trained(model: Transformer, tokenizers: TokenizerPair) -> Model:
+    return Model(Weights.of(model), tokenizers, Config(data=DataSettings(max_tokens=9), model=model.settings), Card())
 
 
 def test_saved_model_folder_gives_the_same_translations(tokenizers: TokenizerPair, tmp_path: Path) -> None:
@@ -223,18 +222,18 @@ def test_saved_model_folder_gives_the_same_translations(tokenizers: TokenizerPai
     settings = {"beam_size": 2, "max_extra_tokens": 4}
     texts = ["The cat sat.", "", "Seven birds sang in an old tree."]
     found = Translator.load(tmp_path / "model", device="cpu").translate_detailed(texts, **settings)
-    assert found == Translator.from_trained([saved]).translate_detailed(texts, **settings)
+    assert found == Translator.from_models([saved]).translate_detailed(texts, **settings)
     assert found == Translator.load_ensemble([tmp_path / "model"], device="cpu").translate_detailed(texts, **settings)
 
 
 def test_ensemble_of_models_with_different_tokenizers_raises(tokenizers: TokenizerPair) -> None:
     model = small_model(tokenizers)
-    same = Translator.from_trained([trained(model, tokenizers)] * 2)
+    same = Translator.from_models([trained(model, tokenizers)] * 2)
     assert same.translate_detailed(["A cat sat on the mat. A bird sang."], max_extra_tokens=3)[0].segments > 1
     other = train_tokenizers(TokenizerSettings(vocab_size=tokenizers.src.vocab_size), ["otherwise"] * 9, ["words"] * 9)
     other = TokenizerPair(tokenizers.src, other.tgt, joint=False)
     with pytest.raises(ModelError, match="must share their tokenizers"):
-        Translator.from_trained([trained(model, tokenizers), trained(model, other)])
+        Translator.from_models([trained(model, tokenizers), trained(model, other)])
 
 
 def test_missing_folder_raises_model_error(tmp_path: Path) -> None:
@@ -257,14 +256,14 @@ def test_samples_of_a_line_do_not_depend_on_its_window() -> None:
 
 @pytest.mark.parametrize("texts", ["just a string", [1], [None], 5, None, range(2)])
 def test_input_that_is_not_a_list_of_texts_raises(small_bundle: Any, texts: Any) -> None:
-    translator = Translator.from_trained([small_bundle])
+    translator = Translator.from_models([small_bundle])
     for translate in (translator.translate, translator.translate_detailed):
         with pytest.raises(ConfigError, match="`texts` must be a list of texts"):
             translate(texts)
 
 
 def test_texts_may_be_any_iterable(small_bundle: Any) -> None:
-    translator, texts = Translator.from_trained([small_bundle]), ["the cat", "", "seven birds sang"]
+    translator, texts = Translator.from_models([small_bundle]), ["the cat", "", "seven birds sang"]
     expected = translator.translate(texts)
     assert translator.translate(text for text in texts) == expected
     assert translator.translate(map(str, texts), protect=True) == translator.translate(texts, protect=True)

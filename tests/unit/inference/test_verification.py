@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dragoman.bundle import Model
 from dragoman.inference import verification
 from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.search.step_model import Predictions
@@ -16,7 +17,6 @@ from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.verification import Check, verify_translations
 from dragoman.model import transformer
 from dragoman.model.masks import padding_mask
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.control_ids import EOS_ID
 
 WORD = 270
@@ -25,15 +25,15 @@ WORDS = "one two three four five Bahnhof".split()
 TEXTS = ["", *(" ".join(WORDS[(n * k) % 6] for k in range(1, 2 + n % 5)) for n in range(1, 8)), "one two. " * 5]
 
 
-def checked(trained: TrainedModel, *beam_sizes: int) -> dict[tuple[str, int], Check]:
+def checked(trained: Model, *beam_sizes: int) -> dict[tuple[str, int], Check]:
     return {(check.way, check.beam_size): check for check in verify_translations(trained, TEXTS, beam_sizes or (1, 3))}
 
 
-def failed(trained: TrainedModel) -> set[str]:
+def failed(trained: Model) -> set[str]:
     return {way for (way, _), check in checked(trained, 3).items() if check.differences}
 
 
-def test_correct_model_passes_every_check(small_bundle: TrainedModel) -> None:
+def test_correct_model_passes_every_check(small_bundle: Model) -> None:
     found = checked(small_bundle)
     assert len(found) == 12
     for check in found.values():
@@ -42,7 +42,7 @@ def test_correct_model_passes_every_check(small_bundle: TrainedModel) -> None:
         assert 0 < check.largest_log_prob_difference < 1e-4
 
 
-def test_attention_to_padding_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_to_padding_fails(small_bundle: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     def leaking(lengths: Tensor, size: int) -> Tensor:
         return torch.ones(lengths.numel(), 1, 1, size, dtype=torch.bool)
 
@@ -51,7 +51,7 @@ def test_attention_to_padding_fails(small_bundle: TrainedModel, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("off_by", [pytest.param(-1, marks=pytest.mark.slow), 1])
-def test_wrong_mask_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
+def test_wrong_mask_fails(small_bundle: Model, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
     def shifted(lengths: Tensor, size: int) -> Tensor:
         return padding_mask((lengths + off_by).clamp(min=1), size)
 
@@ -60,7 +60,7 @@ def test_wrong_mask_fails(small_bundle: TrainedModel, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_reference_that_sees_the_future_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_that_sees_the_future_fails(small_bundle: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     def causal_mask(size: int, device: torch.device) -> Tensor:
         return torch.ones(size, size, dtype=torch.bool, device=device).tril(1)
 
@@ -69,7 +69,7 @@ def test_reference_that_sees_the_future_fails(small_bundle: TrainedModel, monkey
 
 
 @pytest.mark.slow
-def test_wrongly_reordered_cache_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrongly_reordered_cache_fails(small_bundle: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     right = FastModel.reorder
 
     def first_rows(self: FastModel, state: Any, rows: Tensor, sentences: Tensor) -> None:
@@ -85,7 +85,7 @@ def test_wrongly_reordered_cache_fails(small_bundle: TrainedModel, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_search_that_depends_on_its_batch_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_that_depends_on_its_batch_fails(small_bundle: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     right = TransformerSearch.__call__
 
     def greedier_in_large_batches(self: TransformerSearch, sources: Any, settings: Any) -> Any:
@@ -97,7 +97,7 @@ def test_search_that_depends_on_its_batch_fails(small_bundle: TrainedModel, monk
     assert not ways & {"one by one", *TENSORS}
 
 
-def test_difference_has_both_outputs(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_difference_has_both_outputs(small_bundle: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     right = FastModel.step
     monkeypatch.setattr(FastModel, "step", lambda *given: Predictions.of(-right(*given).log_probs()))
     check = checked(small_bundle, 1)["tensors, padded", 1]
@@ -107,7 +107,7 @@ def test_difference_has_both_outputs(small_bundle: TrainedModel, monkeypatch: py
     assert one.expected != one.found
 
 
-def test_difference_within_rounding_is_a_tie(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_difference_within_rounding_is_a_tie(small_bundle: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tensor decoder slightly prefers to end after two tokens. The reference may too, if changed by 1e-5."""
 
     def nearly_equal(preferred: int) -> Any:

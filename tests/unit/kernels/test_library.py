@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings
 from dragoman.errors import ResourceError
 from dragoman.inference.compiled.engine import Waiting, search_all
@@ -31,7 +32,7 @@ PRECISIONS = ["float32", "int16", "int8"]
 
 
 def small_weights(precision: str) -> CompiledWeights:
-    return compiled_weights(random_transformer(30, d_model=16, num_heads=2, d_ff=32), precision)
+    return compiled_weights(Weights.of(random_transformer(30, d_model=16, num_heads=2, d_ff=32)), precision)
 
 
 def search(weights: CompiledWeights) -> list[Any]:

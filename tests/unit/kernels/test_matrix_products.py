@@ -13,6 +13,7 @@ pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 import numba
 
+from dragoman.bundle import Weights
 from dragoman.bundle.quantization import Product, quantize_weight
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.inference.compiled.beams import place_rows
@@ -163,7 +164,7 @@ def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool,
     model = Transformer(ModelSettings(preset="custom", norm_first=norm_first, **sizes), 40, 40).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    weights, chosen = compiled_weights(model, precision), InferenceSettings(beam_size=1)
+    weights, chosen = compiled_weights(Weights.of(model), precision), InferenceSettings(beam_size=1)
     encoder, decoder = weights.encoder(16).record, weights.decoder(16).record
     ids, starts, slots = np.arange(3, 19), np.array([0, 16]), np.zeros(1, np.int64)
 

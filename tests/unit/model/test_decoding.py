@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch
 from dragoman.inference.searches import TransformerSearch
@@ -54,7 +55,9 @@ def test_both_loops_and_the_search_write_the_same_tokens(kind: str, norm_first: 
     rows = [row[1:].tolist() for row in ids]
     written = [row[: row.index(EOS_ID)] if EOS_ID in row else row for row in rows]
     sources = [Source(str(number), ids, ()) for number, ids in enumerate(SOURCES)]
-    found = TransformerSearch([model])(sources, InferenceSettings(beam_size=1, max_extra_tokens=MORE_TOKENS))
+    found = TransformerSearch([Weights.of(model)])(
+        sources, InferenceSettings(beam_size=1, max_extra_tokens=MORE_TOKENS)
+    )
     searched = [hypotheses[0].ids for hypotheses in found]
     # A search may write more tokens than the loops. What both write is the same.
     assert [list(one[:MORE_TOKENS]) for one in searched] == written

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.bundle.parameter_table import expected_parameters, parameter_rows
 from dragoman.config import PRESETS, ModelSettings
 from dragoman.model.parameters import parameter_table
+from dragoman.model.shapes import expected_parameters, parameter_rows
 from dragoman.model.transformer import Transformer
 
 TOY = ModelSettings(

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from dragoman.bundle import Model
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
@@ -52,7 +52,7 @@ def _insert_markers(source: MarkedText, text: str, escape: Callable[[str], str])
 
 
 @pytest.fixture(scope="session")
-def served_folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def served_folder(small_bundle: Model, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Returns the folder of a small model for a language pair such as en-de."""
     folders: dict[str, Path] = {}
 
@@ -70,9 +70,9 @@ def served_folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session")
-def make_service(small_bundle: TrainedModel, served_folder: Callable[[str], Path]) -> Callable[..., Service]:
+def make_service(small_bundle: Model, served_folder: Callable[[str], Path]) -> Callable[..., Service]:
     """Builds a service with `model_class` for pairs such as en-de. Other keywords are settings."""
-    translator = Translator.from_trained([small_bundle])
+    translator = Translator.from_models([small_bundle])
 
     def made(*pairs: str, model_class: type[ServedModel] = Echo, pivot: str = "", **settings: Any) -> Service:
         folder = served_folder("en-de")

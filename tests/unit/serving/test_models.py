@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.serving.models import load_served_model
 from dragoman.serving.requests import BatchOptions
 from dragoman.text.documents.markers import MarkedText
@@ -22,7 +22,7 @@ class Notes(Progress):
 def test_a_model_that_samples_is_served_by_beam_search(
     model_folder: Path, sampling_folder: Path, tmp_path: Path
 ) -> None:
-    trained = TrainedModel.load(sampling_folder)
+    trained = Model.load(sampling_folder)
     voting = replace(trained.config.inference, sample=False, mbr_samples=4)
     replace(trained, config=replace(trained.config, inference=voting)).save(tmp_path / "voting")
     expected = Translator.load(model_folder).translate_detailed(["one two"], n_best=2)[0].candidates
@@ -46,7 +46,7 @@ def test_languages_given_with_a_folder_override_its_own(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    trained = TrainedModel.load(model_folder)
+    trained = Model.load(model_folder)
     config = replace(trained.config, data=replace(trained.config.data, src_lang="en", tgt_lang="de"))
     replace(trained, config=config).save(tmp_path / "run-lr=0.001")
     assert load_served_model("run-lr=0.001").pair == "en-de"

@@ -1,8 +1,8 @@
 import pytest
 
-from dragoman.model.trained import TrainedModel
+from dragoman.bundle import Model
 
 
 @pytest.fixture(scope="session")
-def trained(small_bundle: TrainedModel) -> TrainedModel:
+def trained(small_bundle: Model) -> Model:
     return small_bundle

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from dragoman import visualization
+from dragoman.bundle import Model
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.errors import ConfigError, DataError
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.figures.figure import svg_of
 
@@ -103,9 +103,7 @@ MORE: dict[tuple[str, str], tuple[Any, ...]] = {
 
 
 @pytest.fixture
-def arguments(
-    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], dict[str, Any]]:
+def arguments(trained: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
     """Correct arguments of a function, in a folder that has the files that they name."""
     monkeypatch.chdir(tmp_path)
     for name in ("a.en", "a.de"):
@@ -146,21 +144,21 @@ def test_a_wrong_argument_is_an_error_of_one_line(name: str, arguments: Callable
             assert any(part in message for part in named), (parameter, value, message)
 
 
-def test_ensembles_and_other_engines_are_refused_with_the_way_out(trained: TrainedModel) -> None:
-    ensemble = Translator.from_trained([trained, trained])
-    in_memory = Translator.from_model(trained.model, trained.tokenizers, trained.config.inference, 24)
-    other = Translator(TransformerSearch([trained.model]), trained.tokenizers, trained.config.inference, 24)
+def test_ensembles_and_other_engines_are_refused_with_the_way_out(trained: Model) -> None:
+    ensemble = Translator.from_models([trained, trained])
+    in_memory = Translator.from_model(trained.transformer, trained.tokenizers, trained.config.inference, 24)
+    other = Translator(TransformerSearch([trained.weights]), trained.tokenizers, trained.config.inference, 24)
     for draw in (
         visualization.plot_transformer,
         partial(visualization.plot_heads, text="one"),
         partial(visualization.plot_next_token, text="one"),
     ):
-        with pytest.raises(ConfigError, match=r"an ensemble of 2 models\. Give one, such as `\w+\.trained_models\["):
+        with pytest.raises(ConfigError, match=r"an ensemble of 2 models\. Give one, such as `\w+\.models\["):
             draw(ensemble)
         with pytest.raises(ConfigError, match=r"has a search, but no model to look into\. Load one with"):
             draw(other)
-        assert svg_of(draw(in_memory)) == svg_of(draw(ensemble.trained_models[1]))
+        assert svg_of(draw(in_memory)) == svg_of(draw(ensemble.models[1]))
     with pytest.raises(ConfigError, match="`src_vocab_size` is a size of the model already, but 9 is given"):
-        visualization.plot_transformer(trained.model, 9)
+        visualization.plot_transformer(trained.transformer, 9)
     with pytest.raises(ConfigError, match="`model` must be a translator"):
         visualization.plot_next_token(Transformer.build(5, 5, "tiny"), "one")

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.cli.main import run_command
 from dragoman.config import InferenceSettings
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.workflows.models import LoadedModel
 
@@ -35,7 +35,7 @@ GERMAN = "Der alte Mann ging am Morgen langsam über die Brücke in die Stadt un
 
 
 @pytest.fixture
-def languages(monkeypatch: pytest.MonkeyPatch, small_bundle: TrainedModel) -> list[str]:
+def languages(monkeypatch: pytest.MonkeyPatch, small_bundle: Model) -> list[str]:
     """The languages of the model, which repeats its source and is unsure of it."""
     codes = ["en", "de"]
 
@@ -393,9 +393,9 @@ def test_a_text_needs_no_standard_input(
 
 
 def test_a_page_declares_its_new_encoding_and_language(
-    small_bundle: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    small_bundle: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    translator = Translator.from_trained([small_bundle])
+    translator = Translator.from_models([small_bundle])
     model = LoadedModel(translator, InferenceSettings(), {"beam_size": 1}, "de", "en")
     monkeypatch.setattr("dragoman.cli.translate.load_model", lambda request, progress: model)
     page = tmp_path / "page.html"

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, Model
 from dragoman.config import InferenceSettings
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 
 FAULTS = [
@@ -78,7 +77,7 @@ Flagged = Callable[[str, str, tuple[str, str]], tuple[str, ...]]
 
 
 @pytest.fixture
-def flagged(small_bundle: TrainedModel) -> Flagged:
+def flagged(small_bundle: Model) -> Flagged:
     """The flags of a translation, from a translator with the languages of its model's card."""
     tokenizers, config = small_bundle.tokenizers, small_bundle.config
 
@@ -88,8 +87,8 @@ def flagged(small_bundle: TrainedModel) -> Flagged:
             return [[Hypothesis(ids, (0.0,) * (len(ids) + 1), 0.0, 0.0, True)] for _ in sources]
 
         wide = replace(config, data=replace(config.data, max_tokens=1000))
-        trained = TrainedModel(small_bundle.lazy, tokenizers, wide, Card(*languages))
-        (answer,) = Translator.from_trained([trained], search=search).translate_detailed([src])
+        trained = Model(small_bundle.weights, tokenizers, wide, Card(*languages))
+        (answer,) = Translator.from_models([trained], search=search).translate_detailed([src])
         assert answer.text == tgt
         return tuple(flag for flag in answer.flags if flag != "characters")
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS
@@ -12,7 +13,6 @@ from dragoman.inference.options import NO_DETAILS, Details, Preserve
 from dragoman.inference.preservation.markup import translate_html, translate_srt, translate_xml
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup
 from dragoman.text.documents.terms import Terms
@@ -22,8 +22,8 @@ SPANS = [["{a}"], ["%s"], ["https://a.b/c?d=e", "{a}"], ["3.5 km"], ["{b}"], [],
 
 
 @pytest.fixture(scope="module")
-def translator(small_bundle: TrainedModel) -> Translator:
-    return Translator.from_trained([small_bundle])
+def translator(small_bundle: Model) -> Translator:
+    return Translator.from_models([small_bundle])
 
 
 def test_protected_spans_occur_once(translator: Translator) -> None:
@@ -74,7 +74,7 @@ def test_each_sentence_is_translated_alone(translator: Translator) -> None:
     assert together.text.startswith(alone.text)
 
 
-def test_missing_aligner_raises(translator: Translator, small_bundle: TrainedModel) -> None:
+def test_missing_aligner_raises(translator: Translator, small_bundle: Model) -> None:
     bare = Translator(translator._search.search, small_bundle.tokenizers, translator.settings, 24)
     with pytest.raises(ConfigError, match="no attention"):
         bare.translate(["one {a}"], protect=True)
@@ -96,7 +96,7 @@ def test_page_keeps_its_tree(translator: Translator) -> None:
 
 
 @pytest.fixture(scope="module")
-def echo(small_bundle: TrainedModel) -> Translator:
+def echo(small_bundle: Model) -> Translator:
     """Copies the source without URLs and text in braces."""
 
     def echoed(source: Source) -> list[Hypothesis]:
@@ -108,7 +108,7 @@ def echo(small_bundle: TrainedModel) -> Translator:
     def search(sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         return [echoed(source) for source in sources]
 
-    return Translator.from_trained([small_bundle], search=search)
+    return Translator.from_models([small_bundle], search=search)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_chosen_sample_has_the_highest_mean_utility() -> None:
 
 
 def test_choice_of_a_translator_does_not_depend_on_other_texts(small_bundle: Any) -> None:
-    translator = Translator.from_trained([small_bundle])
+    translator = Translator.from_models([small_bundle])
     texts = ["one two", "three. four", ""]
     samples = translator.translate_detailed(texts, sample=True, n_best=8)
     found = translator.translate_detailed(texts, mbr_samples=8)

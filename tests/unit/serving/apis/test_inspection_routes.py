@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from dragoman.bundle import Model
 from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
 from dragoman.serving.apis.native_api import _describe_sentence
 from dragoman.serving.app import make_app
@@ -43,8 +43,8 @@ def translate(client: TestClient, text: str, **more: Any) -> Any:
     return client.post("/v1/translate", json=sent).json()["translations"][0]
 
 
-def test_sentences_are_in_order_with_words_and_alignment(real: TestClient, small_bundle: TrainedModel) -> None:
-    translator = Translator.from_trained([small_bundle])
+def test_sentences_are_in_order_with_words_and_alignment(real: TestClient, small_bundle: Model) -> None:
+    translator = Translator.from_models([small_bundle])
     sources = ["one two three.", "Four five?", "two"]
     answer = translate(real, f"  {sources[0]} {sources[1]}\n\n - \n{sources[2]}")
     assert [one["source"] for one in answer["sentences"]] == sources, "parts without letters are left out"
@@ -56,9 +56,9 @@ def test_sentences_are_in_order_with_words_and_alignment(real: TestClient, small
         place = answer["text"].index(one["text"], place) + len(one["text"])
 
 
-def test_a_words_probability_is_the_product_of_its_tokens(real: TestClient, small_bundle: TrainedModel) -> None:
+def test_a_words_probability_is_the_product_of_its_tokens(real: TestClient, small_bundle: Model) -> None:
     answer = translate(real, "one two three five")
-    best = Translator.from_trained([small_bundle]).translate_detailed(["one two three five"])[0].candidates[0]
+    best = Translator.from_models([small_bundle]).translate_detailed(["one two three five"])[0].candidates[0]
     words = answer["sentences"][0]["words"]
     expected = [1.0] * len(answer["text"].split())
     for touched, log_prob in zip(spaced_words(best.tokens), best.token_log_probs, strict=False):
@@ -106,9 +106,7 @@ def test_the_inspection_page_links_to_alternatives_and_back(real: TestClient) ->
     assert (after["forced"], after["explore"]) == (3, before["explore"])
 
 
-def test_inspections_use_the_servers_search_settings(
-    make_service: Callable[..., Service], small_bundle: TrainedModel
-) -> None:
+def test_inspections_use_the_servers_search_settings(make_service: Callable[..., Service], small_bundle: Model) -> None:
     service = make_service("en-de", model_class=ServedModel, max_alternatives=2)
     service.models.all[0].overrides.update(beam_size=1, max_extra_tokens=2)
     with TestClient(make_app(service, Keys(None, 0))) as client:
@@ -120,7 +118,7 @@ def test_inspections_use_the_servers_search_settings(
                 assert [each["text"] for each in one["n_best"]] == [each["text"] for each in answer["candidates"]]
             assert f"&n_best={n_best}" in seen[0]["explore"]
         assert client.get("/look", params=ASKED | {"n_best": "4"}).status_code == 400
-    wider = Translator.from_trained([small_bundle]).translate([ASKED["text"]])[0]
+    wider = Translator.from_models([small_bundle]).translate([ASKED["text"]])[0]
     assert wider != answer["text"]
 
 

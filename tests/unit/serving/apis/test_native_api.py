@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from dragoman.bundle import Card
+from dragoman.bundle import Card, Model
 from dragoman.errors import ConfigError, DataError
 from dragoman.files import MANIFEST, sha256_of
 from dragoman.inference.options import Details
 from dragoman.inference.preservation.markup import translate_html
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
@@ -31,9 +30,9 @@ TEXT = "one two three. four Bahnhof"
 @pytest.fixture(scope="module")
 def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
     """A server with a small untrained model."""
-    trained = TrainedModel.load(served_folder("en-de"))
+    trained = Model.load(served_folder("en-de"))
     model = served_model(
-        parse_model_spec("model"), trained, Translator.from_trained([trained]), {}, served_folder("en-de")
+        parse_model_spec("model"), trained, Translator.from_models([trained]), {}, served_folder("en-de")
     )
     service = Service(Models([model]), ServeSettings(lanes=2))
     with TestClient(make_app(service, Keys(None, 0))) as opened:
@@ -87,11 +86,11 @@ def test_html_is_translated_as_by_the_library(real: TestClient, served_folder: C
 
 def test_placeholders_are_kept_and_losses_reported(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
-    trained = TrainedModel.load(served_folder("en-de"))
+    trained = Model.load(served_folder("en-de"))
     bare = served_model(
         parse_model_spec("model"),
         trained,
-        Translator.from_trained([trained]),
+        Translator.from_models([trained]),
         {"max_extra_tokens": 3},
         served_folder("en-de"),
     )
@@ -149,13 +148,13 @@ def test_models(real: TestClient) -> None:
 
 
 def test_a_changed_folder_does_not_affect_the_served_model(
-    small_bundle: TrainedModel, served_folder: Callable[[str], Path], tmp_path: Path
+    small_bundle: Model, served_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"
     shutil.copytree(served_folder("en-de"), folder)
-    trained = TrainedModel.load(folder)
+    trained = Model.load(folder)
     service = Service(
-        Models([served_model(parse_model_spec("model"), trained, Translator.from_trained([trained]), {}, folder)]),
+        Models([served_model(parse_model_spec("model"), trained, Translator.from_models([trained]), {}, folder)]),
         ServeSettings(lanes=1),
     )
     sent = {"text": "one two three", "q": "one two three", "source": "en", "target": "de", "n_best": 2}

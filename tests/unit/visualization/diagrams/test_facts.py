@@ -7,11 +7,11 @@ import torch
 from matplotlib.figure import Figure
 
 from dragoman import visualization
+from dragoman.bundle import Model
 from dragoman.config import ModelSettings
 from dragoman.data.batch import Batch
 from dragoman.display import shape_text
 from dragoman.model.masks import causal_mask, padding_mask
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.inspection.inspector import inspect_text
 
@@ -132,7 +132,7 @@ def test_every_layer_of_a_stack_is_drawn_up_to_eight() -> None:
     ]  # fmt: skip
 
 
-def test_the_next_token_is_that_of_the_inspection(trained: TrainedModel) -> None:
+def test_the_next_token_is_that_of_the_inspection(trained: Model) -> None:
     inspection = inspect_text(trained, "one two three")
     for position, step in enumerate(inspection.steps[:3], 1):
         drawn = texts(visualization.plot_next_token(trained, "one two three", position))
@@ -143,7 +143,7 @@ def test_the_next_token_is_that_of_the_inspection(trained: TrainedModel) -> None
         assert likeliest.token in drawn
 
 
-def test_the_tree_of_a_search_has_the_tokens_of_the_translation(trained: TrainedModel) -> None:
+def test_the_tree_of_a_search_has_the_tokens_of_the_translation(trained: Model) -> None:
     inspection = inspect_text(trained, "one two three")
     drawn = texts(visualization.plot_beam_tree(trained, "one two three"))
     assert "Beam search with beam size 3" in drawn

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from dragoman import visualization
+from dragoman.bundle import Model
 from dragoman.config import ModelSettings
-from dragoman.model.trained import TrainedModel
 from dragoman.visualization.diagrams.drawing import BLOCK_COLORS
 from dragoman.visualization.figures.figure import svg_of
 
@@ -94,7 +94,7 @@ def test_texts_have_room_and_arrows_go_around_blocks(name: str, shape: str) -> N
     check_arrows(figure)
 
 
-def test_texts_of_a_translation_have_room(trained: TrainedModel) -> None:
+def test_texts_of_a_translation_have_room(trained: Model) -> None:
     text = "one two three " * 6
     check_texts(visualization.plot_next_token(trained, text, 3))
     check_texts(visualization.plot_beam_tree(trained, text))

@@ -14,12 +14,12 @@ import torch
 from PIL import Image
 
 from dragoman import visualization
+from dragoman.bundle import Model
 from dragoman.config import PRESETS, ModelSettings, TrainSettings
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
 from dragoman.model.embedding import sinusoidal_positions
 from dragoman.model.parameters import parameter_table
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.training.step.schedule import learning_rate
@@ -120,7 +120,7 @@ def test_heads_of_any_shape_have_readable_labels(num_queries: int, num_keys: int
             assert len(labels) >= count / 4
 
 
-def test_heads_of_a_text_are_those_of_its_inspection(trained: TrainedModel) -> None:
+def test_heads_of_a_text_are_those_of_its_inspection(trained: Model) -> None:
     inspection = inspect_text(trained, "one two three")
     for kind in ATTENTION_KINDS:
         figure = visualization.plot_heads(trained, "one two three", layer=2, kind=kind)
@@ -129,7 +129,7 @@ def test_heads_of_a_text_are_those_of_its_inspection(trained: TrainedModel) -> N
         np.testing.assert_array_equal(image_of(visualization.plot_heads(inspection, kind=kind).axes[0]), weights[1, 0])
         assert figure.get_suptitle().endswith("layer 2")
         assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == list(inspection.of_kind(kind).keys)
-    translator = Translator.from_trained([trained])
+    translator = Translator.from_models([trained])
     translator.settings = replace(translator.settings, max_extra_tokens=0, beam_size=1)
     short = visualization.plot_heads(translator, "one").axes[0]
     assert len(short.get_yticklabels()) < len(visualization.plot_heads(trained, "one").axes[0].get_yticklabels())

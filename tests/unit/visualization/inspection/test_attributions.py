@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from dragoman.bundle import Model
 from dragoman.model.masks import padding_mask
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.attributions import (
@@ -20,8 +20,8 @@ SRC, TGT = [5, 6, 7, 20], [8, 9, 30]
 SRC_WORDS, TGT_WORDS = (Word("a", 0, 1), Word("b", 1, 3), Word("c", 3, 4)), (Word("x", 0, 2), Word("y", 2, 3))
 
 
-def log_probs(trained: TrainedModel, embedded: torch.Tensor) -> torch.Tensor:
-    model, length = trained.model, torch.tensor([embedded.size(1)])
+def log_probs(trained: Model, embedded: torch.Tensor) -> torch.Tensor:
+    model, length = trained.transformer, torch.tensor([embedded.size(1)])
     memory = model.encoder(embedded, padding_mask(length, embedded.size(1)))
     states = model.decode(torch.tensor([[BOS_ID, *TGT]]), memory, length)
     rows = model.projection(states)[0, : len(TGT)].log_softmax(-1)
@@ -37,22 +37,22 @@ def test_rank_correlation_matches_scipy(pairs: list[tuple[int, int]]) -> None:
         assert spearman(one, other) == pytest.approx(stats.spearmanr(one, other).statistic, abs=1e-9)
 
 
-def test_occlusion_is_the_score_without_the_word(trained: TrainedModel) -> None:
-    found = occlude_words(trained.model, SRC, TGT, SRC_WORDS)
+def test_occlusion_is_the_score_without_the_word(trained: Model) -> None:
+    found = occlude_words(trained.transformer, SRC, TGT, SRC_WORDS)
     assert found.shape == (3, 3)
     with torch.no_grad():
-        full = log_probs(trained, trained.model.src_embedding(torch.tensor([[*SRC, EOS_ID]])))
-        without = log_probs(trained, trained.model.src_embedding(torch.tensor([[5, 20, EOS_ID]])))
+        full = log_probs(trained, trained.transformer.src_embedding(torch.tensor([[*SRC, EOS_ID]])))
+        without = log_probs(trained, trained.transformer.src_embedding(torch.tensor([[5, 20, EOS_ID]])))
     np.testing.assert_allclose(found[:, 1], (full - without).numpy(), atol=1e-5)
 
 
-def test_gradients_match_finite_differences(trained: TrainedModel) -> None:
-    found = gradient_times_input(trained.model, SRC, TGT)
+def test_gradients_match_finite_differences(trained: Model) -> None:
+    found = gradient_times_input(trained.transformer, SRC, TGT)
     assert found.shape == (3, 4)
     ids = torch.tensor([[*SRC, EOS_ID]])
     with torch.no_grad():
-        full = trained.model.src_embedding(ids)
-        tokens = full - trained.model.src_embedding.table(0, ids.size(1))
+        full = trained.transformer.src_embedding(ids)
+        tokens = full - trained.transformer.src_embedding.table(0, ids.size(1))
         for place in range(len(SRC)):
             step = torch.zeros_like(full)
             step[:, place] = tokens[:, place] * 1e-3
@@ -60,14 +60,14 @@ def test_gradients_match_finite_differences(trained: TrainedModel) -> None:
             np.testing.assert_allclose(found[:, place], slopes.numpy(), atol=2e-3)
 
 
-def test_gradients_of_parameters_stay_none(trained: TrainedModel) -> None:
-    gradient_times_input(trained.model, SRC, TGT)
-    assert all(parameter.grad is None for parameter in trained.model.parameters())
+def test_gradients_of_parameters_stay_none(trained: Model) -> None:
+    gradient_times_input(trained.transformer, SRC, TGT)
+    assert all(parameter.grad is None for parameter in trained.transformer.parameters())
 
 
-def test_attributions_are_shares_of_words(trained: TrainedModel) -> None:
+def test_attributions_are_shares_of_words(trained: Model) -> None:
     links = torch.tensor([[0.5, 0.25, 0.1, 0.05], [0.3, 0.15, 0.1, 0.15], [0.0, 0.0, 0.3, 0.6]])
-    opinions = compute_attributions(trained.model, SRC, TGT, (SRC_WORDS, TGT_WORDS), links)
+    opinions = compute_attributions(trained.transformer, SRC, TGT, (SRC_WORDS, TGT_WORDS), links)
     assert opinions.attention[1] == pytest.approx((0.0, 1 / 3, 2 / 3), abs=1e-3)
     assert opinions.attention[0] == pytest.approx((0.5, 0.375, 0.125), abs=1e-3)
     for matrix in (opinions.attention, opinions.occlusion, opinions.gradient):

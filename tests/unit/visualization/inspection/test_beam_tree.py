@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.full_passes import FullPasses
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.control_ids import EOS_ID
 from dragoman.visualization.inspection.beam_tree import trace_search
 
@@ -17,10 +17,10 @@ SOURCES = [[5, 6, 7], [8], [4, 9, 10, 11, 12]]
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("min_tokens", [0, 3])
 def test_tracing_keeps_the_result_and_the_tree_contains_the_best(
-    trained: TrainedModel, src: list[int], beam_size: int, min_tokens: int
+    trained: Model, src: list[int], beam_size: int, min_tokens: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4, min_tokens=min_tokens)
-    model, tokenizer = FullPasses(trained.model), trained.tokenizers.tgt
+    model, tokenizer = FullPasses(trained.transformer), trained.tokenizers.tgt
     hypotheses, nodes = trace_search(model, src, settings, tokenizer)
     ids = torch.tensor([[*src, EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings)[0]
@@ -31,9 +31,9 @@ def test_tracing_keeps_the_result_and_the_tree_contains_the_best(
     assert best[-1].log_prob == pytest.approx(hypotheses[0].log_prob, abs=1e-3)
 
 
-def test_parents_were_kept_and_pruned_nodes_are_less_likely(trained: TrainedModel) -> None:
+def test_parents_were_kept_and_pruned_nodes_are_less_likely(trained: Model) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=6)
-    _, nodes = trace_search(FullPasses(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
+    _, nodes = trace_search(FullPasses(trained.transformer), SOURCES[2], settings, trained.tokenizers.tgt)
     for node in nodes:
         if node.parent >= 0:
             parent = nodes[node.parent]
@@ -52,9 +52,9 @@ def test_parents_were_kept_and_pruned_nodes_are_less_likely(trained: TrainedMode
     assert {node.state for node in nodes} >= {"kept", "pruned"}
 
 
-def test_nodes_in_the_final_beam_are_open(trained: TrainedModel) -> None:
+def test_nodes_in_the_final_beam_are_open(trained: Model) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=0, min_tokens=8)
-    hypotheses, nodes = trace_search(FullPasses(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
+    hypotheses, nodes = trace_search(FullPasses(trained.transformer), SOURCES[2], settings, trained.tokenizers.tgt)
     assert not hypotheses[0].finished
     last = max(node.position for node in nodes)
     assert [node.state for node in nodes if node.position == last][:3] == ["open"] * 3
@@ -62,19 +62,19 @@ def test_nodes_in_the_final_beam_are_open(trained: TrainedModel) -> None:
     assert all(node.position == last for node in nodes if node.state == "open")
 
 
-def test_a_beam_of_one_keeps_one_node_per_step(trained: TrainedModel) -> None:
+def test_a_beam_of_one_keeps_one_node_per_step(trained: Model) -> None:
     settings = replace(trained.config.inference, beam_size=1, n_best=1)
-    _, nodes = trace_search(FullPasses(trained.model), [5, 6], settings, trained.tokenizers.tgt)
+    _, nodes = trace_search(FullPasses(trained.transformer), [5, 6], settings, trained.tokenizers.tgt)
     assert all(node.best for node in nodes if node.state == "kept")
 
 
 @pytest.mark.parametrize("prefix", [[9], [9, 30, 12], [9, 30, EOS_ID]])
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_forced_tokens_are_in_the_tree_beside_the_best_tokens(
-    trained: TrainedModel, prefix: list[int], beam_size: int
+    trained: Model, prefix: list[int], beam_size: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4)
-    model, tokenizer = FullPasses(trained.model), trained.tokenizers.tgt
+    model, tokenizer = FullPasses(trained.transformer), trained.tokenizers.tgt
     hypotheses, nodes = trace_search(model, SOURCES[0], settings, tokenizer, prefix)
     ids = torch.tensor([[*SOURCES[0], EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings, [prefix])[0]

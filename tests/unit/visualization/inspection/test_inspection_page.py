@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import torch
 
+from dragoman.bundle import Model, Weights
 from dragoman.config import InferenceSettings
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.inspection.inspection_page import escape_json, inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
@@ -17,7 +17,7 @@ from dragoman.visualization.inspection.inspector import inspect_text
 HOSTILE = "</script><script>alert(1)</script><!--\u2028 & <img src=x onerror=alert(2)>"
 
 
-def test_the_policy_has_the_hashes_of_the_script_and_the_style(trained: TrainedModel) -> None:
+def test_the_policy_has_the_hashes_of_the_script_and_the_style(trained: Model) -> None:
     page = inspection_page(inspect_text(trained, "one two"))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none';")
@@ -30,7 +30,7 @@ def test_the_policy_has_the_hashes_of_the_script_and_the_style(trained: TrainedM
     assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|\son\w+=", page)
 
 
-def test_no_text_can_end_the_data_block(trained: TrainedModel) -> None:
+def test_no_text_can_end_the_data_block(trained: Model) -> None:
     inspection = inspect_text(trained, HOSTILE, name=HOSTILE, reference=HOSTILE)
     page = inspection_page(inspection)
     assert page.lower().count("</script>") == 2
@@ -60,13 +60,16 @@ def test_escaping_json_keeps_its_value() -> None:
 
 
 def test_a_page_of_sixty_by_sixty_tokens_with_all_heads_of_a_base_model_is_at_most_a_megabyte(
-    trained: TrainedModel,
+    trained: Model,
 ) -> None:
     size = 60
     settings = replace(trained.config.model, num_heads=8, num_encoder_layers=6, num_decoder_layers=6)
     torch.manual_seed(1)
     large = replace(
-        trained, model=Transformer(settings, trained.model.src_vocab_size, trained.model.tgt_vocab_size).eval()
+        trained,
+        weights=Weights.of(
+            Transformer(settings, trained.transformer.src_vocab_size, trained.transformer.tgt_vocab_size).eval()
+        ),
     )
     text = "q"
     while len(trained.tokenizers.src.encode(text)) < size - 1:

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dragoman.model.trained import TrainedModel
+from dragoman.bundle import Model
 from dragoman.model.transformer import AttentionWeights
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
@@ -61,7 +61,7 @@ def test_long_sides_keep_the_mean_only() -> None:
     assert np.abs(decode_weights(one)[0, 0] - layer[0][0].mean(0).numpy()).max() <= 0.002
 
 
-def test_an_inspection_labels_every_token(trained: TrainedModel) -> None:
+def test_an_inspection_labels_every_token(trained: Model) -> None:
     inspection: Inspection = inspect_text(trained, "one two")
     cross = inspection.of_kind("cross")
     assert cross.queries == ("<s>", *inspection.tgt.tokens)

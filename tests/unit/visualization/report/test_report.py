@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.bundle import resolve_model_folder
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.data.stream import collate
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.report.inline import inline_svg
 from dragoman.visualization.report.report import ReportedTest, report_html, write_report
@@ -232,7 +231,7 @@ def test_a_damaged_test_set_is_reported_before_translating(run: Path, capsys: py
 def test_a_folder_without_a_run_is_reported_before_loading_a_model(
     run: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.model.trained.load_bundle", None)
+    monkeypatch.setattr("dragoman.bundle.model.parse_weights", None)
     (run / "config.toml").unlink()
     assert run_command(["report", str(run), "--device", "cpu"]) == 2
     assert "is not a run: it has no config.toml" in capsys.readouterr().err
@@ -255,7 +254,7 @@ def test_a_model_folder_is_refused_and_unchanged(run: Path, capsys: pytest.Captu
     assert run_command(["report", str(folder), "--device", "cpu"]) == 2
     assert "is a model folder, not a run" in capsys.readouterr().err.splitlines()[-1]
     assert sorted(path.name for path in folder.iterdir()) == before
-    TrainedModel.load(folder, "cpu")
+    Model.load(folder, "cpu")
     assert run_command(["report", str(run / "checkpoints"), "--device", "cpu"]) == 2
 
 
@@ -332,7 +331,7 @@ def test_words_are_shaded_by_their_weights() -> None:
 
 
 def test_word_weights_match_the_models_attention(run: Path) -> None:
-    trained = TrainedModel.load(resolve_model_folder(run), "cpu")
+    trained = Model.load(resolve_model_folder(run), "cpu")
     align = cross_attention_of(trained)
     source, output = "Where is the train station?", "Wo ist der Bahnhof?"
     words = align(source, output)
@@ -342,7 +341,9 @@ def test_word_weights_match_the_models_attention(run: Path) -> None:
     src_ids, tgt_ids = trained.tokenizers.src.encode(source), trained.tokenizers.tgt.encode(output)
     batch = collate([np.asarray(src_ids)], [np.asarray(tgt_ids)])
     with torch.no_grad():
-        cross = trained.model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross[-1][0].mean(0)
+        cross = (
+            trained.transformer.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross[-1][0].mean(0)
+        )
     to_words = 1 - cross[: len(tgt_ids), -1]  # what did not go to the end token
     tgt_words = words_of(trained.tokenizers.tgt.tokens(tgt_ids))
     expected = torch.stack([to_words[word.start : word.stop].mean() for word in tgt_words])

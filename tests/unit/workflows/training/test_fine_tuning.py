@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from dragoman import demo
-from dragoman.bundle import load_bundle, resolve_model_folder, save_bundle
+from dragoman.bundle import Model, Weights, resolve_model_folder
 from dragoman.bundle.weights import SCALE
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.files import sha256_of
-from dragoman.model.trained import TrainedModel
 
 FLAGS = [
     "--train.max-steps",
@@ -53,10 +52,12 @@ def test_fine_tuning_keeps_the_tokenizer_and_records_the_lineage(
     command = ["train", "--from", str(base_folder), *data, "--out", str(out), *FLAGS]
     assert run_command(command) == 0
     answer = capsys.readouterr()
-    base, tuned = (TrainedModel.load(resolve_model_folder(folder), "cpu") for folder in (base_folder, out))
+    base, tuned = (Model.load(resolve_model_folder(folder), "cpu") for folder in (base_folder, out))
     assert tuned.tokenizers.src.library.to_str() == base.tokenizers.src.library.to_str()
     assert tuned.config.model == base.config.model
-    moved = [(a - b).abs().max() for a, b in zip(base.model.parameters(), tuned.model.parameters(), strict=True)]
+    moved = [
+        (a - b).abs().max() for a, b in zip(base.transformer.parameters(), tuned.transformer.parameters(), strict=True)
+    ]
     assert 0 < max(moved) < 0.01  # two small steps from the original weights
     assert len(tuned.card.lineage) == 1
     assert tuned.card.lineage[0].startswith("base (")
@@ -81,10 +82,10 @@ def test_fine_tuning_keeps_the_tokenizer_and_records_the_lineage(
     command[command.index("--train.max-steps") + 1] = "5"
     assert run_command(command) == 0
     assert "no scores from before fine-tuning" in capsys.readouterr().err
-    again = TrainedModel.load(resolve_model_folder(out), "cpu")
+    again = Model.load(resolve_model_folder(out), "cpu")
     assert again.card.lineage == tuned.card.lineage
     assert again.card.steps == 5
-    assert torch.equal(again.model.src_embedding.weight, again.model.tgt_embedding.weight)
+    assert torch.equal(again.transformer.src_embedding.weight, again.transformer.tgt_embedding.weight)
 
 
 def tune_demo(folder: Path, flags: list[str], spoil: bool = False) -> int:
@@ -103,11 +104,12 @@ def tune_demo(folder: Path, flags: list[str], spoil: bool = False) -> int:
 def write_demo_model(folder: Path) -> Path:
     """The model of the demo with float32 weights, which fine-tuning needs. The demo has integers and their scales."""
     if not folder.exists():
-        bundle = load_bundle(Path(demo.__file__).parent / "model")
-        arrays = {name: array for name, array in bundle.arrays.items() if not name.endswith(SCALE)}
-        for name in arrays.keys() & {name.removesuffix(SCALE) for name in bundle.arrays.keys() - arrays.keys()}:
-            arrays[name] = arrays[name].astype(np.float32) * bundle.arrays[name + SCALE][:, None]
-        save_bundle(replace(bundle, arrays=arrays), folder)
+        model = Model.load(Path(demo.__file__).parent / "model", "cpu")
+        stored = model.weights.arrays
+        arrays = {name: array for name, array in stored.items() if not name.endswith(SCALE)}
+        for name in arrays.keys() & {name.removesuffix(SCALE) for name in stored.keys() - arrays.keys()}:
+            arrays[name] = arrays[name].astype(np.float32) * stored[name + SCALE][:, None]
+        replace(model, weights=Weights(model.config.model, arrays)).save(folder)
     return folder
 
 
@@ -174,7 +176,7 @@ def test_replay_data_without_a_model_is_refused(
 def _state_languages(folder: Path) -> None:
     from dataclasses import replace
 
-    trained = TrainedModel.load(folder, "cpu")
+    trained = Model.load(folder, "cpu")
     data = replace(trained.config.data, src_lang="en", tgt_lang="de")
     replace(trained, config=replace(trained.config, data=data)).save(folder)
 
@@ -184,4 +186,4 @@ def test_a_run_that_samples_translations_is_validated_with_beam_search(model_fol
     sampled = ["--inference.sample", "true", "--inference.temperature", "0.8", "--inference.top-k", "9"]
     command = ["train", "--from", str(model_folder), "--data", str(pairs), "--out", str(tmp_path / "run"), *FLAGS]
     assert run_command([*command, *sampled]) == 0
-    assert TrainedModel.load(resolve_model_folder(tmp_path / "run"), "cpu").config.inference.temperature == 0.8
+    assert Model.load(resolve_model_folder(tmp_path / "run"), "cpu").config.inference.temperature == 0.8

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.bundle import replace_card, resolve_model_folder
+from dragoman.bundle import Model, Weights, replace_card, resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.files import sha256_of
-from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
@@ -49,8 +48,8 @@ def test_a_run_learns_from_teachers_and_continues_without_them(
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert run_command(command(pairs, teachers, straight, 6, *SIZE)) == 0
     assert "running 2 teachers on 59 pairs" in capsys.readouterr().err
-    model = TrainedModel.load(resolve_model_folder(straight), "cpu")
-    assert model.tokenizers.same_as(TrainedModel.load(teachers[0], "cpu").tokenizers)
+    model = Model.load(resolve_model_folder(straight), "cpu")
+    assert model.tokenizers.same_as(Model.load(teachers[0], "cpu").tokenizers)
     assert model.config.tokenizer.bpe_dropout == 0  # the recipe for a small corpus would use BPE dropout
     assert [name.split(" (")[0] for name in model.card.teachers] == ["first", "second"]
     assert sha256_of(teachers[1] / "model.safetensors")[:12] in model.card.teachers[1]
@@ -63,16 +62,16 @@ def test_a_run_learns_from_teachers_and_continues_without_them(
     for teacher in teachers:
         teacher.rename(teacher.with_name(f"{teacher.name} elsewhere"))
     assert run_command(command(pairs, teachers, stopped, 6, *SIZE)) == 0
-    again = TrainedModel.load(stopped / "checkpoints" / "step_0000006", "cpu")
-    straight_last = TrainedModel.load(straight / "checkpoints" / "step_0000006", "cpu")
+    again = Model.load(stopped / "checkpoints" / "step_0000006", "cpu")
+    straight_last = Model.load(straight / "checkpoints" / "step_0000006", "cpu")
     assert again.card.teachers == model.card.teachers
-    for ours, theirs in zip(again.model.parameters(), straight_last.model.parameters(), strict=True):
+    for ours, theirs in zip(again.transformer.parameters(), straight_last.transformer.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
     # Fine-tuning without teachers records none.
     assert run_command(["train", "--from", str(straight / "checkpoints" / "step_0000006"), "--data", str(pairs), *FLAGS,
                  "--out", str(tmp_path / "plain"), "--train.max-steps", "1"]) == 0  # fmt: skip
-    assert TrainedModel.load(resolve_model_folder(tmp_path / "plain"), "cpu").card.teachers == ()
+    assert Model.load(resolve_model_folder(tmp_path / "plain"), "cpu").card.teachers == ()
 
 
 def test_lost_soft_targets_are_computed_again_by_the_same_teachers_only(
@@ -86,9 +85,9 @@ def test_lost_soft_targets_are_computed_again_by_the_same_teachers_only(
     assert run_command(command(pairs, teachers, out, 3, *SIZE)) == 0
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     shutil.rmtree(kept)
-    trained = TrainedModel.load(teachers[1], "cpu")
+    trained = Model.load(teachers[1], "cpu")
     with torch.no_grad():
-        next(trained.model.parameters()).add_(1.0)
+        next(trained.transformer.parameters()).add_(1.0)
     trained.save(teachers[1])
     capsys.readouterr()
     assert run_command(command(pairs, teachers, out, 4, *SIZE)) == 2
@@ -105,7 +104,7 @@ def test_a_run_without_teachers_does_not_continue_with_teachers(
     """The error names the teachers and not BPE dropout, which teachers forbid but the recipe for small corpora uses."""
     out = tmp_path / "run"
     assert run_command(command(pairs, [], out, 2, *SIZE)) == 0
-    assert TrainedModel.load(resolve_model_folder(out), "cpu").config.tokenizer.bpe_dropout > 0
+    assert Model.load(resolve_model_folder(out), "cpu").config.tokenizer.bpe_dropout > 0
     capsys.readouterr()
     assert run_command(command(pairs, teachers, out, 3, *SIZE)) == 2
     assert "is a run with `train.teachers` = ''" in capsys.readouterr().err.strip().split("\n")[-1]
@@ -128,7 +127,7 @@ def test_a_run_without_an_intact_checkpoint_is_an_error(
 def test_a_run_fine_tunes_one_of_its_teachers(pairs: Path, teachers: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run_command(command(pairs, teachers, out, 2, "--from", str(teachers[0]))) == 0
-    card = TrainedModel.load(resolve_model_folder(out), "cpu").card
+    card = Model.load(resolve_model_folder(out), "cpu").card
     assert len(card.lineage) == 1
     assert len(card.teachers) == 2
 
@@ -137,7 +136,7 @@ def test_an_imported_model_teaches_a_smaller_model(pairs: Path, small_marian: Pa
     imported, out = tmp_path / "opus", tmp_path / "run"
     assert run_command(["import", str(small_marian), "--out", str(imported)]) == 0
     assert run_command(command(pairs, [imported], out, 2, *SIZE)) == 0
-    student, teacher = (TrainedModel.load(resolve_model_folder(folder), "cpu") for folder in (out, imported))
+    student, teacher = (Model.load(resolve_model_folder(folder), "cpu") for folder in (out, imported))
     assert student.config.tokenizer.kind == "sentencepiece"
     assert student.tokenizers.same_as(teacher.tokenizers)
     assert student.card.parameters < teacher.card.parameters
@@ -182,7 +181,7 @@ def test_contradictions_are_refused_before_anything_is_written(
     flags: list[str],
     message: str,
 ) -> None:
-    first = TrainedModel.load(teachers[0], "cpu")
+    first = Model.load(teachers[0], "cpu")
     if "--src-lang" in flags:
         data = replace(first.config.data, src_lang="en", tgt_lang="de")
         replace_card(teachers[0], first.card, replace(first.config, data=data))
@@ -199,15 +198,15 @@ def test_contradictions_are_refused_before_anything_is_written(
     assert not (out / "checkpoints").exists()
 
 
-def _stranger(trained: TrainedModel) -> TrainedModel:
+def _stranger(trained: Model) -> Model:
     """A model whose tokenizer was trained with the same settings on another text."""
     tokenizer = train_tokenizer(trained.config.tokenizer, ["sechs sieben acht neun zehn"] * 3)
     model = Transformer(trained.config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    return replace(trained, model=model, tokenizers=TokenizerPair(tokenizer, tokenizer, joint=True))
+    return replace(trained, weights=Weights.of(model), tokenizers=TokenizerPair(tokenizer, tokenizer, joint=True))
 
 
-def _short(trained: TrainedModel) -> TrainedModel:
+def _short(trained: Model) -> Model:
     settings = replace(trained.config.model, positions="learned", max_positions=16)
     size = trained.tokenizers.src.vocab_size
     config = replace(trained.config, model=settings, data=replace(trained.config.data, max_tokens=15))
-    return replace(trained, model=Transformer(settings, size, size), config=config)
+    return replace(trained, weights=Weights.of(Transformer(settings, size, size)), config=config)

@@ -3,72 +3,66 @@
 import gc
 import shutil
 import weakref
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from dragoman.bundle import load_bundle, save_bundle
-from dragoman.bundle.quantization import quantized_arrays
+from dragoman.bundle import Model, Weights
 from dragoman.errors import ModelError
 from dragoman.inference.translator import Translator
-from dragoman.model.trained import LazyTransformer, TrainedModel
 from dragoman.model.transformer import Transformer
 
 
 def test_a_model_is_built_once_and_shares_the_memory_of_the_arrays(model_folder: Path) -> None:
-    lazy = LazyTransformer(load_bundle(model_folder), "cpu")
-    arrays, version = lazy.arrays, lazy.version
-    model = lazy.build()
+    weights = Model.load(model_folder, "cpu").weights
+    arrays, version = weights.arrays, weights.version
+    model = weights.transformer
     assert isinstance(model, Transformer)
     assert not model.training
-    assert lazy.build() is model
-    assert lazy.version == version, "converted copies stay valid"
+    assert weights.transformer is model
+    assert weights.version == version, "converted copies stay valid"
     with torch.no_grad():
         model.projection.bias += 1
-    assert lazy.version != version
-    for name, array in lazy.arrays.items():
+    assert weights.version != version
+    for name, array in weights.arrays.items():
         assert np.shares_memory(array, arrays[name])
 
 
 def test_a_translator_sees_changes_of_its_model(model_folder: Path) -> None:
     translator = Translator.load(model_folder, "cpu")
-    [trained] = translator.trained_models
+    [trained] = translator.models
     before = translator("one two")
     assert translator("one two") == before
     with torch.no_grad():
-        trained.model.projection.bias[trained.tokenizers.tgt.encode("three")[0]] += 100
+        trained.transformer.projection.bias[trained.tokenizers.tgt.encode("three")[0]] += 100
     assert translator("one two") != before
 
 
 def test_saving_needs_no_transformer(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LazyTransformer, "build", None)
-    TrainedModel.load(model_folder, "cpu").save(tmp_path / "copy")
-    saved, expected = load_bundle(tmp_path / "copy"), load_bundle(model_folder)
+    monkeypatch.setattr(Weights, "transformer", None)
+    Model.load(model_folder, "cpu").save(tmp_path / "copy")
+    saved, expected = (Model.load(one, "cpu").weights for one in (tmp_path / "copy", model_folder))
     assert all(np.array_equal(saved.arrays[name], array) for name, array in expected.arrays.items())
 
 
 @pytest.fixture
 def int8_folder(model_folder: Path, tmp_path: Path) -> Path:
-    bundle = load_bundle(model_folder)
-    arrays = quantized_arrays(bundle.config.model, bundle.arrays, "int8")
-    inference = replace(bundle.config.inference, precision="int8")
-    save_bundle(replace(bundle, arrays=arrays, config=replace(bundle.config, inference=inference)), tmp_path / "int8")
+    Model.load(model_folder, "cpu").quantize("int8").save(tmp_path / "int8")
     return tmp_path / "int8"
 
 
 def test_integers_are_not_kept_beside_those_of_the_search(int8_folder: Path, tmp_path: Path) -> None:
     translator = Translator.load(int8_folder, "cpu")
-    [trained] = translator.trained_models
-    arrays = dict(trained.lazy.arrays)
+    [trained] = translator.models
+    arrays = dict(trained.weights.arrays)
     matrix = weakref.ref(arrays["decoder.layers.0.feed_forward.inner.weight"])
     before = translator("one two")
     assert translator("one two") == before
-    assert trained.lazy.arrays.keys() == arrays.keys(), "they are read again"
+    assert trained.weights.arrays.keys() == arrays.keys(), "they are read again"
     trained.save(tmp_path / "copy")
-    copy = load_bundle(tmp_path / "copy").arrays
+    copy = Model.load(tmp_path / "copy", "cpu").weights.arrays
     assert all(np.array_equal(copy[name], array) for name, array in arrays.items())
     del arrays
     gc.collect()
@@ -77,9 +71,9 @@ def test_integers_are_not_kept_beside_those_of_the_search(int8_folder: Path, tmp
 
 def test_integers_of_a_folder_that_changed_are_not_read_again(int8_folder: Path, model_folder: Path) -> None:
     translator = Translator.load(int8_folder, "cpu")
-    [trained] = translator.trained_models
+    [trained] = translator.models
     before = translator("one two")
-    save_bundle(load_bundle(model_folder), int8_folder)
+    Model.load(model_folder, "cpu").save(int8_folder)
     with pytest.raises(ModelError, match=rf"^{int8_folder} has changed since it was loaded\. Load it again\.$"):
         trained.save(int8_folder.parent / "copy")
     shutil.rmtree(int8_folder)
