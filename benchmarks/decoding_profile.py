@@ -21,7 +21,7 @@ import torch
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.inference.compiled import beams, engine, layers
 from dragoman.inference.compiled.layout import BeamRules, DecoderWeights, Integers, RowBuffers, SearchState, Shape
-from dragoman.inference.searches import compiled_weights
+from dragoman.inference.engines import compile_weights
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.products import product_function
 from dragoman.inference.translator import override_settings
@@ -41,7 +41,7 @@ def main() -> None:
     settings = override_settings(trained.config.inference, {"beam_size": given.beam, "n_best": 1})
     lines = given.text.read_text(encoding="utf-8").split("\n")[: given.sentences]
     rows = trained.tokenizers.src.encode_batch(lines)
-    weights = compiled_weights(trained.weights, given.precision)
+    weights = compile_weights(trained.weights, given.precision)
     parts = Parts()
     bind = MachineCode.bind
 

@@ -23,9 +23,10 @@ from dragoman.config import InferenceSettings, TrainSettings
 from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import load_batch
+from dragoman.inference.engines import CompiledEngine
 from dragoman.inference.search.full_passes import FullPasses
-from dragoman.inference.searches import CompiledSearch, StepSearch
 from dragoman.inference.segments import Source
+from dragoman.inference.tensors.engine import StepSearch
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.training.step import dropout, fused
 from dragoman.training.step.gradients import Gradients
@@ -81,9 +82,11 @@ def translation_ways(trained: Model, src: list[list[int]]) -> dict[str, Way]:
     searches = {"definition": StepSearch(FullPasses(model))}
     for precision in ("float32", "bfloat16", "int8"):
         searches[f"tensors, {precision}"] = StepSearch(FastModel(model, precision))
-    compiled = {f"compiled, {each}": CompiledSearch(trained.weights, each) for each in ("float32", "int16", "int8")}
+    compiled = {f"compiled, {each}": CompiledEngine(trained.weights, each) for each in ("float32", "int16", "int8")}
     return {
-        name: lambda search=search: search([Source(str(number), ids) for number, ids in enumerate(src)], settings)
+        name: lambda search=search: search.search(
+            [Source(str(number), ids) for number, ids in enumerate(src)], settings
+        )
         for name, search in {**searches, **compiled}.items()
     }
 

@@ -12,7 +12,7 @@ import torch
 
 from dragoman.bundle import Model
 from dragoman.devices.precision import resolve_inference_precision
-from dragoman.inference.searches import CompiledSearch
+from dragoman.inference.engines import CompiledEngine
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.records import Hypothesis
@@ -50,11 +50,11 @@ def main() -> None:
     precision = resolve_inference_precision(options["precision"], torch.device("cpu"))
     search = translator._search.search
     if given.forced:
-        search = CompiledSearch(Model.load(folder, "cpu").weights, precision, given.forced)
+        search = CompiledEngine(Model.load(folder, "cpu").weights, precision, given.forced)
 
     def translate(sentences: Sequence[list[int]]) -> list[list[int]]:
         found = [Source(str(number), ids) for number, ids in enumerate(sentences)]
-        return [ids_of(hypotheses[0]) for hypotheses in search(found, settings)]
+        return [ids_of(hypotheses[0]) for hypotheses in search.search(found, settings)]
 
     result = measured(given, translate, rows, tokenizers.tgt.detokenize)
     print_result(result, precision, ["dragoman", "torch"], batch_tokens=settings.batch_tokens)

@@ -14,7 +14,7 @@ from typing import Any
 from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.exchange.tokens import tokens_of
-from dragoman.inference.searches import TransformerSearch
+from dragoman.inference.engines import Engines
 from dragoman.inference.segments import Source
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
@@ -89,4 +89,4 @@ def _sample(trained: Model) -> list[list[int]]:
 def _translate_greedily(trained: Model, rows: list[list[int]]) -> list[Hypothesis]:
     settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS, precision="float32")
     sources = [Source(str(number), row) for number, row in enumerate(rows)]
-    return [found[0] for found in TransformerSearch([trained.weights])(sources, settings)]
+    return [found[0] for found in Engines([trained.weights]).search(sources, settings)]

@@ -72,7 +72,7 @@ class _Engine:
                 folder, device="cpu", compute_type=compute_type, inter_threads=threads, intra_threads=1
             )
 
-    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """The hypotheses of every source, at most `settings.n_best` each, finished ones first and best first.
 
         Raises ConfigError if `settings.sample` is set.

@@ -13,12 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.bundle import Weights
-from dragoman.config import InferenceSettings
-from dragoman.errors import require_torch
-from dragoman.inference.scoring import force_in_threads
-from dragoman.inference.searches import convert_once, reason_for_torch
-from dragoman.inference.segments import AnsweredText, IdPair, SearchedText, pair_batches
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
+from dragoman.inference.engines import Engines
+from dragoman.inference.segments import AnsweredText, IdPair, SearchedText
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.text.tokenization.words import spaced_words
@@ -33,8 +29,6 @@ Links = tuple[tuple[int, int], ...]
 """Pairs (source index, target index), sorted by target."""
 
 DEFAULT_READING: Reading = "prediction"
-
-_TOKENS_AT_ONCE = 2048
 
 
 def alignment_layer(num_layers: int) -> int:
@@ -65,7 +59,7 @@ class Aligner:
     reading
         The step in which attention is read (see above).
     layer
-        The decoder layer, from 0. None: each model's `alignment_layer`.
+        The decoder layer, from 0, or -1 for each model's `alignment_layer`.
     """
 
     def __init__(
@@ -73,9 +67,9 @@ class Aligner:
         models: Sequence[Weights],
         tokenizers: TokenizerPair,
         reading: Reading = DEFAULT_READING,
-        layer: int | None = None,
+        layer: int = -1,
     ) -> None:
-        self._models = list(models)
+        self._engines, self._precision = Engines(models), models[0].stored_precision
         self._tokenizers, self._reading, self._layer = tokenizers, reading, layer
 
     def links(self, pairs: Sequence[IdPair]) -> list[Links]:
@@ -87,16 +81,11 @@ class Aligner:
 
     def weights(self, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]]:
         """Attention from target tokens (rows) to source tokens (columns) of every pair."""
-        if (found := self._compiled_weights(pairs)) is not None:
-            return found
-        sums = [np.zeros((len(tgt), len(src)), np.float32) for src, tgt in pairs]
-        full = [place for place, pair in enumerate(pairs) if all(pair)]
-        for batch in pair_batches([pairs[place] for place in full], _TOKENS_AT_ONCE):
-            places = [full[one] for one in batch]
-            for model in self._models:
-                for place, own in zip(places, self._weights(model, [pairs[each] for each in places]), strict=True):
-                    sums[place] += own
-        return sums
+        passes = self._engines.force(pairs, self._precision, self._layer, with_log_probs=False)
+        return [
+            attention_links(one.attention, len(src), len(tgt), self._reading)
+            for one, (src, tgt) in zip(passes, pairs, strict=True)
+        ]
 
     def word_links(self, pairs: Sequence[IdPair]) -> list[Links]:
         """Links between words, as `str.split` separates them."""
@@ -130,40 +119,6 @@ class Aligner:
         )
         joined = {(i + src, j + tgt) for src, tgt in offsets for i, j in next(links)}
         return tuple(sorted(joined, key=_by_target))
-
-    def _compiled_weights(self, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]] | None:
-        """The weights of all pairs in machine code, on all threads. None if it does not support the models."""
-        precision = self._models[0].stored_precision
-        if reason_for_torch(self._models, precision, InferenceSettings(beam_size=1)):
-            return None
-        weights = convert_once(self._models[0], precision).now()
-        if not weights.is_finite:
-            return None
-        layer = alignment_layer(weights.num_layers) if self._layer is None else self._layer
-        passes = force_in_threads(weights, pairs, layer=layer, with_log_probs=False)
-        return [
-            attention_links(one.attention, len(src), len(tgt), self._reading)
-            for one, (src, tgt) in zip(passes, pairs, strict=True)
-        ]
-
-    def _weights(self, model: Weights, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]]:
-        """The weights of one batch by one model."""
-        require_torch("the attention of a model")
-        import torch
-
-        from dragoman.data.batch import pad_ids
-
-        src_ids, src_lengths = pad_ids([[*src, EOS_ID] for src, _ in pairs], PAD_ID)
-        decoder_input, _ = pad_ids([[BOS_ID, *tgt] for _, tgt in pairs], PAD_ID)
-        transformer = model.transformer
-        inputs = (each.to(transformer.device) for each in (src_ids, src_lengths, decoder_input))
-        with torch.inference_mode():
-            cross = transformer.attention(*inputs).cross
-            layer = alignment_layer(len(cross)) if self._layer is None else self._layer
-            return [
-                attention_links(cross[layer][row], len(src), len(tgt), self._reading).float().cpu().numpy()
-                for row, (src, tgt) in enumerate(pairs)
-            ]
 
 
 def _between_words(links: Links, src: Sequence[tuple[int, ...]], tgt: Sequence[tuple[int, ...]]) -> Links:

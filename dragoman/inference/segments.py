@@ -4,7 +4,7 @@ A text that is longer than the model's limit is split into segments that fit, at
 between segments is restored between their translations. White space around the text is dropped.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -56,20 +56,21 @@ class Source:
 IdPair = tuple[Sequence[int], Sequence[int]]
 """Source ids and target ids of one pair, both without control ids."""
 
-Search = Callable[[Sequence[Source], InferenceSettings], list[list[Hypothesis]]]
-"""Function that finds the hypotheses of every source, best first. A source without ids has none."""
-
 
 IdStream = Generator[list[int], None, list[Hypothesis]]
 """Yields the ids that the best output certainly starts with, after each step. Returns the hypotheses, best first."""
 
 
-@runtime_checkable
-class StreamingSearch(Protocol):
-    """A search that can also report its output while it is being written."""
+class Search(Protocol):
+    """Finds translations."""
 
-    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """Search all sources."""
+    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        """Find the hypotheses of every source, best first. A source without ids has none."""
+
+
+@runtime_checkable
+class StreamingSearch(Search, Protocol):
+    """A search that can also report its output while it is being written."""
 
     def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
         """Search one source, which has ids, by beam search."""

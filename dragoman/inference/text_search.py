@@ -94,6 +94,6 @@ class TextSearch:
     def search_sources(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """Search sources. With `mbr_samples`, sample instead and choose by minimum Bayes risk."""
         if not settings.mbr_samples:
-            return self.search(sources, settings)
-        sampled = self.search(sources, replace(settings, sample=True, n_best=settings.mbr_samples))
+            return self.search.search(sources, settings)
+        sampled = self.search.search(sources, replace(settings, sample=True, n_best=settings.mbr_samples))
         return [choose_least_risk(samples, self.tokenizers.tgt, settings.n_best) for samples in sampled]

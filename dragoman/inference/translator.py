@@ -14,11 +14,10 @@ from dragoman.counting import count_items, counting, start_window
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.alignment import Aligner
+from dragoman.inference.engines import Engines
 from dragoman.inference.options import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, Preserve
 from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps
 from dragoman.inference.preservation.preserver import may_change, translate_preserving
-from dragoman.inference.scoring import score_pairs
-from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.segments import InputText, Search, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import PairScore, Translation
@@ -158,7 +157,7 @@ class Translator:
         precision
             Replaces the setting `inference.precision` of the first model.
         search
-            Replaces `TransformerSearch`, for example by another engine.
+            Replaces `Engines`, for example by another search.
 
         Raises
         ------
@@ -181,7 +180,7 @@ class Translator:
         weights = [model.weights for model in models]
         longest = min(_max_src_tokens(model.weights, model.config.data.max_tokens) for model in models)
         aligner = Aligner(weights, first.tokenizers)
-        return cls(search or TransformerSearch(weights), first.tokenizers, settings, longest, aligner, models)
+        return cls(search or Engines(weights), first.tokenizers, settings, longest, aligner, models)
 
     @classmethod
     def from_model(
@@ -378,7 +377,9 @@ class Translator:
             tokenizers.src.encode_batch([as_sentence(text) for text in sources]),
             tokenizers.tgt.encode_batch([text.strip() for text in targets]),
         )
-        found = score_pairs([model.weights for model in self.models], list(zip(*ids, strict=True)), settings)
+        engines = Engines([model.weights for model in self.models])
+        passes = engines.force(list(zip(*ids, strict=True)), settings.precision)
+        found = [one.log_probs.tolist() for one in passes]
         return [
             PairScore(src, tgt, tuple(tokenizers.tgt.tokens(tgt_ids)), tuple(log_probs), sum(log_probs))
             for src, tgt, tgt_ids, log_probs in zip(sources, targets, ids[1], found, strict=True)

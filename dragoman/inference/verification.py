@@ -12,7 +12,7 @@ from random import Random
 from dragoman.bundle import Model
 from dragoman.config import WITHOUT_SAMPLING
 from dragoman.errors import has_torch
-from dragoman.inference.searches import TransformerSearch
+from dragoman.inference.engines import Engines
 from dragoman.inference.segments import Search
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
@@ -90,7 +90,7 @@ def verify_translations(trained: Model, texts: Sequence[str], beam_sizes: Sequen
 
 def _own_ways(trained: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
     """The ways of `dragoman translate` by name."""
-    together = way(TransformerSearch([trained.weights]))
+    together = way(Engines([trained.weights]))
     return {
         "all together": together,
         "in another order": lambda texts: _reorder(together, texts),

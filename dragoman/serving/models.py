@@ -16,8 +16,8 @@ from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, read_config
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError
+from dragoman.inference.engines import check_engine
 from dragoman.inference.options import Details, Preserve
-from dragoman.inference.searches import check_search
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.languages import LANGUAGE_NAMES, normalize_code
 from dragoman.records import Translation
@@ -228,7 +228,7 @@ def load_served_model(
         given["precision"] = "float32"
     if own.sample or own.mbr_samples:
         progress.note(f"{folder} is served by beam search, because samples depend on the other texts in the batch")
-    check_search([trained.weights], replace(settings, precision=given.get("precision", settings.precision)))
+    check_engine([trained.weights], replace(settings, precision=given.get("precision", settings.precision)))
     return served_model(spec, trained, Translator.from_models([trained]), given | fixed, folder)
 
 

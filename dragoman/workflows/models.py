@@ -130,11 +130,11 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     if request.engine == "ctranslate2":
         translator = _with_ctranslate2(models, settings)
     elif translator is None:
-        from dragoman.inference.searches import check_search
+        from dragoman.inference.engines import check_engine
         from dragoman.inference.translator import Translator
 
         translator = Translator.from_models(models)
-        check_search([trained.weights for trained in models], settings)
+        check_engine([trained.weights for trained in models], settings)
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     card, data = first.card, first.config.data
     src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang

@@ -14,8 +14,8 @@ from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.exchange.marian_import import import_marian
-from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.step_model import Predictions
+from dragoman.inference.tensors.engine import score_tokens
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 

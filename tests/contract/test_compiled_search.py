@@ -26,11 +26,10 @@ from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
 from dragoman.errors import ModelError
-from dragoman.inference import searches
 from dragoman.inference.compiled.weights import unsupported_reason
+from dragoman.inference.engines import CompiledEngine, Engines, compile_weights
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.full_passes import FullPasses
-from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Search, Source
 from dragoman.kernels import library
 from dragoman.kernels.compiling import can_compile
@@ -60,7 +59,7 @@ def searched(
     found = [
         Source(str(number), row, prefix) for number, (row, prefix) in enumerate(zip(rows, given_prefixes, strict=True))
     ]
-    return search(found, chosen)
+    return search.search(found, chosen)
 
 
 def by_full_passes(
@@ -79,7 +78,7 @@ def test_it_finds_the_same_as_full_passes(kind: str, vocab_size: int, assert_tea
             chosen = InferenceSettings(
                 beam_size=beam_size, n_best=n_best, min_tokens=min_tokens, max_extra_tokens=6, batch_tokens=300
             )
-            found = searched(CompiledSearch(Weights.of(model), "float32"), rows, chosen, prefixes)
+            found = searched(CompiledEngine(Weights.of(model), "float32"), rows, chosen, prefixes)
             expected = by_full_passes(model, rows, chosen, prefixes)
             assert all(found)
             assert_teacher_forced(model, [[*row, EOS_ID] for row in rows], found)
@@ -102,7 +101,7 @@ def test_searches_end_as_with_full_passes(penalty: Any) -> None:
                 beam_size=3, n_best=n_best, length_penalty_alpha=alpha, length_penalty=penalty, max_extra_tokens=12
             )
             assert_same(
-                searched(CompiledSearch(Weights.of(model), "float32"), rows, chosen),
+                searched(CompiledEngine(Weights.of(model), "float32"), rows, chosen),
                 by_full_passes(model, rows, chosen),
             )
 
@@ -114,7 +113,7 @@ def test_vocabularies_of_two_sizes(tie: Any) -> None:
     model = Transformer(ModelSettings(preset="custom", tie=tie, **shape), 70, 130).eval()
     rows, chosen = sources(70, 1), InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=30)
     assert_same(
-        searched(CompiledSearch(Weights.of(model), "float32"), rows, chosen), by_full_passes(model, rows, chosen)
+        searched(CompiledEngine(Weights.of(model), "float32"), rows, chosen), by_full_passes(model, rows, chosen)
     )
 
 
@@ -125,9 +124,9 @@ def test_long_sources_and_outputs_in_batches_that_fill_up_again() -> None:
     rows[3] = [5] * 99
     chosen = InferenceSettings(beam_size=1, max_extra_tokens=60, batch_tokens=350)
     assert_same(
-        searched(CompiledSearch(Weights.of(model), "float32"), rows, chosen), by_full_passes(model, rows, chosen)
+        searched(CompiledEngine(Weights.of(model), "float32"), rows, chosen), by_full_passes(model, rows, chosen)
     )
-    short = CompiledSearch(Weights.of(model), "float32", max_length=7)
+    short = CompiledEngine(Weights.of(model), "float32", max_length=7)
     assert {len(one[0].token_log_probs) for one in searched(short, rows, chosen)} <= set(range(1, 8))
 
 
@@ -151,7 +150,7 @@ def test_a_sentence_is_the_same_bit_for_bit_in_every_batch(
     beam_size: int,
     threads: int,
 ) -> None:
-    search, rows = CompiledSearch(Weights.of(transformer(kind, 3001)), precision), sources(3001, seed)
+    search, rows = CompiledEngine(Weights.of(transformer(kind, 3001)), precision), sources(3001, seed)
     chosen = InferenceSettings(
         beam_size=beam_size, n_best=min(2, beam_size), max_extra_tokens=6, batch_tokens=batch_tokens
     )
@@ -169,7 +168,7 @@ def test_integer_products_are_close_to_float32(precision: str, most: float) -> N
         model, rows = transformer("pre-norm", 3001, seed, deviation=0.15), sources(3001, seed)
         chosen = InferenceSettings(beam_size=4, max_extra_tokens=4)
         for one, other in zip(
-            searched(CompiledSearch(Weights.of(model), precision), rows, chosen),
+            searched(CompiledEngine(Weights.of(model), precision), rows, chosen),
             by_full_passes(model, rows, chosen),
             strict=True,
         ):
@@ -181,7 +180,7 @@ def test_integer_products_are_close_to_float32(precision: str, most: float) -> N
 
 def test_weights_changed_in_place_take_effect() -> None:
     model, rows = transformer("pre-norm", 30), sources(30, 2)
-    search, chosen = CompiledSearch(Weights.of(model), "float32"), InferenceSettings(beam_size=2, max_extra_tokens=6)
+    search, chosen = CompiledEngine(Weights.of(model), "float32"), InferenceSettings(beam_size=2, max_extra_tokens=6)
     before = searched(search, rows, chosen)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -200,19 +199,19 @@ def test_unsupported_models_and_settings_use_another_search(monkeypatch: pytest.
     monkeypatch.setattr("dragoman.inference.compiled.weights.HAS_FMA", False)
     assert unsupported_reason("float32") == "a processor without FMA instructions"
     assert_same(
-        searched(TransformerSearch([Weights.of(model), Weights.of(model)]), rows, chosen),
+        searched(Engines([Weights.of(model), Weights.of(model)]), rows, chosen),
         by_full_passes(model, rows, chosen),
     )
     monkeypatch.setattr(library, "is_available", lambda: False)
-    monkeypatch.setattr(searches, "CompiledSearch", None)
-    assert_same(searched(TransformerSearch([Weights.of(model)]), rows, chosen), by_full_passes(model, rows, chosen))
+    monkeypatch.setattr("dragoman.inference.engines.CompiledEngine", None)
+    assert_same(searched(Engines([Weights.of(model)]), rows, chosen), by_full_passes(model, rows, chosen))
 
 
 @pytest.mark.parametrize(("d_model", "num_heads"), [(16, 2), (60, 3), (32, 4)])
 def test_heads_whose_width_is_no_multiple_of_16(d_model: int, num_heads: int) -> None:
     model, rows = random_transformer(600, d_model=d_model, num_heads=num_heads), sources(600, 4)
     search, chosen = (
-        CompiledSearch(Weights.of(model), "float32"),
+        CompiledEngine(Weights.of(model), "float32"),
         InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=6),
     )
     found = searched(search, rows, chosen, PREFIXES)
@@ -224,7 +223,7 @@ def test_wide_beams(assert_teacher_forced: Any) -> None:
     """Among 150 candidates, close ones may change places."""
     model, rows = transformer("pre-norm", 600, deviation=0.15), sources(600, 4, longest=8)
     search, chosen = (
-        CompiledSearch(Weights.of(model), "float32"),
+        CompiledEngine(Weights.of(model), "float32"),
         InferenceSettings(beam_size=150, n_best=150, max_extra_tokens=2),
     )
     found, expected = searched(search, rows, chosen, PREFIXES), by_full_passes(model, rows, chosen, PREFIXES)
@@ -234,7 +233,7 @@ def test_wide_beams(assert_teacher_forced: Any) -> None:
     assert list(final_results(search, rows, chosen)) == found
 
 
-def final_results(search: CompiledSearch, rows: list[list[int]], chosen: InferenceSettings) -> Iterator[Any]:
+def final_results(search: CompiledEngine, rows: list[list[int]], chosen: InferenceSettings) -> Iterator[Any]:
     """The results of streaming each row with its prefix."""
     for number, (row, prefix) in enumerate(zip(rows, PREFIXES, strict=True)):
         stream = search.stream(Source(str(number), row, prefix), chosen)
@@ -253,11 +252,11 @@ def test_a_limit_that_no_output_reaches_takes_no_memory() -> None:
     chosen = InferenceSettings(beam_size=3, max_extra_tokens=10**7)
     expected = by_full_passes(model, rows, InferenceSettings(beam_size=3, max_extra_tokens=50))
     assert all(one[0].finished for one in expected)
-    assert_same(searched(CompiledSearch(Weights.of(model), "float32"), rows, chosen), expected)
+    assert_same(searched(CompiledEngine(Weights.of(model), "float32"), rows, chosen), expected)
 
 
 def test_ids_outside_the_vocabulary_are_refused() -> None:
-    search, chosen = CompiledSearch(Weights.of(transformer("pre-norm", 30)), "float32"), InferenceSettings()
+    search, chosen = CompiledEngine(Weights.of(transformer("pre-norm", 30)), "float32"), InferenceSettings()
     with pytest.raises(ValueError, match=r"^a source's ids must be below 30$"):
         searched(search, [[5], [30]], chosen)
     with pytest.raises(ValueError, match=r"^a source's prefix must be below 30$"):
@@ -268,7 +267,7 @@ def test_weights_that_are_not_finite_find_the_same_as_full_passes() -> None:
     model, rows, chosen = transformer("pre-norm", 30), sources(30, 2), InferenceSettings(beam_size=2)
     with torch.no_grad():
         model.projection.weight[7, 3] = float("nan")
-    assert searched(CompiledSearch(Weights.of(model), "float32"), rows, chosen) == [[]] * len(rows)
+    assert searched(CompiledEngine(Weights.of(model), "float32"), rows, chosen) == [[]] * len(rows)
     assert by_full_passes(model, rows, chosen) == [[]] * len(rows)
 
 
@@ -276,7 +275,7 @@ def test_giving_up_does_not_wait_for_a_sentence() -> None:
     from dragoman.inference.compiled.engine import Waiting, search_all
 
     weights, chosen = (
-        searches.compiled_weights(Weights.of(transformer("pre-norm", 30)), "float32"),
+        compile_weights(Weights.of(transformer("pre-norm", 30)), "float32"),
         InferenceSettings(min_tokens=10**6),
     )
     found = [Source(str(number), row) for number, row in enumerate(sources(30, 2))]
@@ -320,10 +319,10 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(BoundFunction, "__call__", failing_first)
     monkeypatch.setattr(engine.Waiting, "give_up", noted)
-    search = CompiledSearch(Weights.of(transformer("pre-norm", 30)), "float32")
+    search = CompiledEngine(Weights.of(transformer("pre-norm", 30)), "float32")
     found = [Source(str(number), row) for number, row in enumerate(sources(30, 2, count=40))]
     with computing_on(3), pytest.raises(ModelError, match=r"^it fails\. Fix it\.$"):
-        search(found, InferenceSettings(batch_tokens=20, max_extra_tokens=6))
+        search.search(found, InferenceSettings(batch_tokens=20, max_extra_tokens=6))
     assert next(calls) <= 3
     assert sum(map(bool, seen[0].found)) <= 2
 
@@ -349,7 +348,7 @@ def on_this_processor(precision: str) -> str:
     """Outputs and scores of a model with narrow heads."""
     model, rows = random_transformer(100, d_model=60, num_heads=3, d_ff=70), sources(100, 1)
     chosen = InferenceSettings(beam_size=3, n_best=2, max_extra_tokens=6)
-    return str(searched(CompiledSearch(Weights.of(model), precision), rows, chosen))
+    return str(searched(CompiledEngine(Weights.of(model), precision), rows, chosen))
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86")

@@ -17,7 +17,7 @@ from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import multiplies_bfloat16
-from dragoman.inference.searches import CompiledSearch
+from dragoman.inference.engines import CompiledEngine
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.kernels.library import is_available
@@ -119,7 +119,9 @@ def compiled(model: Transformer, batch: Batch, precision: str) -> Tensor:
             zip(batch.src_ids.tolist(), batch.src_lengths.tolist(), batch.labels.tolist(), strict=True)
         )
     ]
-    found = CompiledSearch(Weights.of(model), precision)(sources, InferenceSettings(beam_size=2, max_extra_tokens=30))
+    found = CompiledEngine(Weights.of(model), precision).search(
+        sources, InferenceSettings(beam_size=2, max_extra_tokens=30)
+    )
     pairs = zip(found, sources, strict=True)
     return torch.tensor([one for best, source in pairs for one in best[0].token_log_probs[: len(source.prefix)]])
 

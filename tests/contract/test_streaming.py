@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, TokenizerSettings
+from dragoman.inference.engines import CompiledEngine, Engines
 from dragoman.inference.options import NO_DETAILS
-from dragoman.inference.searches import CompiledSearch, StepSearch, TransformerSearch
 from dragoman.inference.segments import IdStream, Source, StreamingSearch
+from dragoman.inference.tensors.engine import StepSearch
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
 from dragoman.kernels.library import is_available
@@ -25,8 +26,8 @@ from tests.contract.random_models import random_transformer
 WIDE = {"d_model": 32, "d_ff": 64}
 SEARCHES: dict[str, Callable[[Transformer], StreamingSearch]] = {
     "tensors": lambda model: StepSearch(FastModel(model)),
-    "ensemble": lambda model: TransformerSearch([Weights.of(model), Weights.of(random_transformer(40, 7, **WIDE))]),
-    "machine code": lambda model: CompiledSearch(Weights.of(model), "float32"),
+    "ensemble": lambda model: Engines([Weights.of(model), Weights.of(random_transformer(40, 7, **WIDE))]),
+    "machine code": lambda model: CompiledEngine(Weights.of(model), "float32"),
 }
 COMPILED = pytest.mark.skipif(not is_available(), reason="needs a processor that machine code supports")
 TEXT = (
@@ -57,7 +58,7 @@ def test_certain_ids_only_grow_into_the_best_hypothesis(name: str, beam_size: in
             ids = [rng.randint(4, 39) for _ in range(rng.randint(1, 12))]
             source = Source(str(number), ids, [[], [6, 5, 9]][number % 2])
             yielded, hypotheses = run(search.stream(source, chosen))
-            assert hypotheses == search([source], chosen)[0]
+            assert hypotheses == search.search([source], chosen)[0]
             best = list(hypotheses[0].ids)
             assert all(best[: len(ids)] == ids for ids in yielded)
             assert [len(ids) for ids in yielded] == sorted(len(ids) for ids in yielded)
@@ -70,7 +71,7 @@ def test_certain_ids_only_grow_into_the_best_hypothesis(name: str, beam_size: in
 class Reader:
     """A search that writes the source, one token at a time."""
 
-    def __call__(self, sources: Any, settings: InferenceSettings) -> list[list[Hypothesis]]:
+    def search(self, sources: Any, settings: InferenceSettings) -> list[list[Hypothesis]]:
         return [
             [Hypothesis(tuple(one.ids), (0.0,) * len(one.ids), 0.0, 0.0, True)] if one.ids else [] for one in sources
         ]
@@ -78,7 +79,7 @@ class Reader:
     def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
         for length in range(1, len(source.ids) + 1):
             yield source.ids[:length]
-        return self([source], settings)[0]
+        return self.search([source], settings)[0]
 
 
 @pytest.fixture(scope="module", params=["bpe", "bpe with bytes", "unigram", "word"])

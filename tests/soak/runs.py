@@ -11,7 +11,7 @@ from unittest import mock
 
 import torch
 
-from dragoman.bundle import Card, Model
+from dragoman.bundle import Card, Model, Weights
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.demo.phrasebook_file import load_phrasebook
@@ -86,7 +86,7 @@ def make_session(folder: Path, texts: Texts, config: Config = CONFIG) -> Trainin
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(config.train.seed)
     size = texts.tokenizers.src.vocab_size
-    trained = Model(Transformer(config.model, size, size), texts.tokenizers, config, Card())
+    trained = Model(Weights.of(Transformer(config.model, size, size)), texts.tokenizers, config, Card())
     pairs = InMemoryPairs(texts.src, texts.tgt)
     return TrainingSession(RunFolder(folder), trained, pairs, texts.dev, lambda model: {}, KeptLog(folder))
 

@@ -1,6 +1,6 @@
 """Beam search of one model in machine code, for CPUs. Free of torch.
 
-A decoding step of all sentences is one call, from token ids to token ids. `searches.TransformerSearch` uses this
+A decoding step of all sentences is one call, from token ids to token ids. `engines.Engines` uses this
 package for beam search of one model on a CPU in float32, int16 or int8. It needs a processor with FMA. Everything else
 runs in `inference/search` with `inference/tensors`.
 

@@ -79,7 +79,7 @@ class GroupedSearch:
     ) -> None:
         self._model, self._groups, self._padding = model, groups, padding
 
-    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """The hypotheses of every source, best first."""
         found: dict[int, list[Hypothesis]] = {}
         for group in self._groups([source for source in sources if source.ids]):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dragoman.data.batch import Batch
 from dragoman.data.stream import collate
-from dragoman.inference.scoring import score_tokens
+from dragoman.inference.tensors.engine import score_tokens
 from dragoman.model.masks import padding_mask
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.words import Word

@@ -17,9 +17,9 @@ from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
 from dragoman.inference.output_rules import unwritable
 from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
-from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import hide
+from dragoman.inference.tensors.engine import score_tokens
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.bundle import Card, Model
+from dragoman.bundle import Card, Model, Weights
 from dragoman.config import Config, ModelSettings, TokenizerSettings
 from dragoman.errors import ModelError
 from dragoman.exchange import ctranslate2_export
@@ -36,7 +36,7 @@ def _bundle(tokenizer: dict[str, Any], **model: Any) -> Model:
         for parameter in network.parameters():
             if parameter.dim() == 1:
                 parameter.normal_(0, 0.2)
-    return Model(network.eval(), pair, config, Card(src_lang="en", tgt_lang="de"))
+    return Model(Weights.of(network.eval()), pair, config, Card(src_lang="en", tgt_lang="de"))
 
 
 @pytest.mark.parametrize(

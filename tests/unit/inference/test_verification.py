@@ -9,9 +9,9 @@ from torch import Tensor
 
 from dragoman.bundle import Model
 from dragoman.inference import verification
+from dragoman.inference.engines import Engines
 from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.search.step_model import Predictions
-from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.tensors import fast_model
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.verification import Check, verify_translations
@@ -86,12 +86,12 @@ def test_wrongly_reordered_cache_fails(small_bundle: Model, monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_search_that_depends_on_its_batch_fails(small_bundle: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = TransformerSearch.__call__
+    right = Engines.search
 
-    def greedier_in_large_batches(self: TransformerSearch, sources: Any, settings: Any) -> Any:
+    def greedier_in_large_batches(self: Engines, sources: Any, settings: Any) -> Any:
         return right(self, sources, replace(settings, beam_size=1) if len(sources) > 6 else settings)
 
-    monkeypatch.setattr(TransformerSearch, "__call__", greedier_in_large_batches)
+    monkeypatch.setattr(Engines, "search", greedier_in_large_batches)
     ways = failed(small_bundle)
     assert {"all together", "in another order"} <= ways
     assert not ways & {"one by one", *TENSORS}

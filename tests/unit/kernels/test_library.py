@@ -20,7 +20,7 @@ from dragoman.errors import ResourceError
 from dragoman.inference.compiled.engine import Waiting, search_all
 from dragoman.inference.compiled.forced import force_targets
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.searches import compiled_weights
+from dragoman.inference.engines import compile_weights
 from dragoman.inference.segments import Source
 from dragoman.kernels import compiling, library, processor
 from dragoman.kernels.processor import FEATURES, find_target
@@ -32,7 +32,7 @@ PRECISIONS = ["float32", "int16", "int8"]
 
 
 def small_weights(precision: str) -> CompiledWeights:
-    return compiled_weights(Weights.of(random_transformer(30, d_model=16, num_heads=2, d_ff=32)), precision)
+    return compile_weights(Weights.of(random_transformer(30, d_model=16, num_heads=2, d_ff=32)), precision)
 
 
 def search(weights: CompiledWeights) -> list[Any]:

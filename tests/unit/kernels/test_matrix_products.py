@@ -29,7 +29,7 @@ from dragoman.inference.compiled.layers import (
 from dragoman.inference.compiled.layout import NUMBER_TYPES, Norm, PackedLinear
 from dragoman.inference.compiled.memory import allocate_rows, allocate_search
 from dragoman.inference.compiled.weights import pack_products
-from dragoman.inference.searches import compiled_weights
+from dragoman.inference.engines import compile_weights
 from dragoman.kernels.arithmetic import exp2, maximum, round_to_integer
 from dragoman.kernels.jit import NO_REFERENCE_COUNTING, jit_without_nan
 from dragoman.kernels.matrix_products import ADD_PRODUCTS, add_split_bytes, add_widened_shorts, dot, keep, weighted_sum
@@ -164,7 +164,7 @@ def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool,
     model = Transformer(ModelSettings(preset="custom", norm_first=norm_first, **sizes), 40, 40).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    weights, chosen = compiled_weights(Weights.of(model), precision), InferenceSettings(beam_size=1)
+    weights, chosen = compile_weights(Weights.of(model), precision), InferenceSettings(beam_size=1)
     encoder, decoder = weights.encoder(16).record, weights.decoder(16).record
     ids, starts, slots = np.arange(3, 19), np.array([0, 16]), np.zeros(1, np.int64)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch
-from dragoman.inference.searches import TransformerSearch
+from dragoman.inference.engines import Engines
 from dragoman.inference.segments import Source
 from dragoman.model.attention import Cache
 from dragoman.model.transformer import Transformer
@@ -55,9 +55,7 @@ def test_both_loops_and_the_search_write_the_same_tokens(kind: str, norm_first: 
     rows = [row[1:].tolist() for row in ids]
     written = [row[: row.index(EOS_ID)] if EOS_ID in row else row for row in rows]
     sources = [Source(str(number), ids, ()) for number, ids in enumerate(SOURCES)]
-    found = TransformerSearch([Weights.of(model)])(
-        sources, InferenceSettings(beam_size=1, max_extra_tokens=MORE_TOKENS)
-    )
+    found = Engines([Weights.of(model)]).search(sources, InferenceSettings(beam_size=1, max_extra_tokens=MORE_TOKENS))
     searched = [hypotheses[0].ids for hypotheses in found]
     # A search may write more tokens than the loops. What both write is the same.
     assert [list(one[:MORE_TOKENS]) for one in searched] == written

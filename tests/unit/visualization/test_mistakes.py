@@ -13,7 +13,7 @@ from dragoman import visualization
 from dragoman.bundle import Model
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.errors import ConfigError, DataError
-from dragoman.inference.searches import TransformerSearch
+from dragoman.inference.engines import Engines
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.figures.figure import svg_of
@@ -147,7 +147,7 @@ def test_a_wrong_argument_is_an_error_of_one_line(name: str, arguments: Callable
 def test_ensembles_and_other_engines_are_refused_with_the_way_out(trained: Model) -> None:
     ensemble = Translator.from_models([trained, trained])
     in_memory = Translator.from_model(trained.transformer, trained.tokenizers, trained.config.inference, 24)
-    other = Translator(TransformerSearch([trained.weights]), trained.tokenizers, trained.config.inference, 24)
+    other = Translator(Engines([trained.weights]), trained.tokenizers, trained.config.inference, 24)
     for draw in (
         visualization.plot_transformer,
         partial(visualization.plot_heads, text="one"),

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ def languages(monkeypatch: pytest.MonkeyPatch, small_bundle: Model) -> list[str]
         return [[one] if one.ids else [] for one in repeated]
 
     def load(request: Any, progress: Any) -> LoadedModel:
-        translator = Translator(search, small_bundle.tokenizers, InferenceSettings(), 200)
+        translator = Translator(SimpleNamespace(search=search), small_bundle.tokenizers, InferenceSettings(), 200)
         return LoadedModel(translator, InferenceSettings(), {}, codes[1], codes[0])
 
     monkeypatch.setattr("dragoman.cli.translate.load_model", load)

@@ -18,9 +18,9 @@ from dragoman.inference.alignment import Aligner
 from dragoman.inference.compiled.forced import force_targets
 from dragoman.inference.compiled.positions import position_tables
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.scoring import score_tokens
-from dragoman.inference.searches import CompiledSearch, compiled_weights
+from dragoman.inference.engines import CompiledEngine, compile_weights
 from dragoman.inference.segments import IdPair, Source
+from dragoman.inference.tensors.engine import score_tokens
 from dragoman.kernels import library
 from dragoman.model.parameters import arrays_of
 from dragoman.model.transformer import Transformer
@@ -51,7 +51,7 @@ def padded(pairs: Sequence[IdPair]) -> Batch:
 @pytest.mark.parametrize("kind", KINDS_AND_HEADS)
 def test_a_forced_pass_equals_the_definition(kind: str) -> None:
     model, pairs = model_of(kind), random_pairs(60)
-    batch, weights = padded(pairs), compiled_weights(Weights.of(model), "float32")
+    batch, weights = padded(pairs), compile_weights(Weights.of(model), "float32")
     log_probs = score_tokens(model, batch).numpy()
     cross = model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross
     full = torch.log_softmax(model(batch.src_ids, batch.src_lengths, batch.decoder_input), -1)
@@ -84,16 +84,18 @@ def test_an_aligner_reads_the_same_attention_without_machine_code(monkeypatch: p
 def test_log_probabilities_are_those_of_the_search_to_the_last_bit(precision: str) -> None:
     model, rows = model_of("narrow heads"), [src for src, _ in random_pairs(12) if src]
     chosen = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=20)
-    found = CompiledSearch(Weights.of(model), precision)([Source(str(n), row) for n, row in enumerate(rows)], chosen)
+    found = CompiledEngine(Weights.of(model), precision).search(
+        [Source(str(n), row) for n, row in enumerate(rows)], chosen
+    )
     pairs = [(row, h.ids) for row, hypotheses in zip(rows, found, strict=True) for h in hypotheses]
-    forced = iter(force_targets(compiled_weights(Weights.of(model), precision), pairs))
+    forced = iter(force_targets(compile_weights(Weights.of(model), precision), pairs))
     for hypotheses in found:
         for h in hypotheses:
             assert tuple(next(forced).log_probs.tolist())[: len(h.token_log_probs)] == h.token_log_probs
 
 
 def test_a_pair_does_not_depend_on_the_other_pairs() -> None:
-    weights, pairs = compiled_weights(Weights.of(model_of("marian")), "float32"), random_pairs(300)
+    weights, pairs = compile_weights(Weights.of(model_of("marian")), "float32"), random_pairs(300)
     for pair, together in zip(pairs[:4], force_targets(weights, pairs, layer=0, num_alternatives=2), strict=False):
         (alone,) = force_targets(weights, [pair], layer=0, num_alternatives=2)
         assert (alone.log_probs == together.log_probs).all()
@@ -103,7 +105,7 @@ def test_a_pair_does_not_depend_on_the_other_pairs() -> None:
 
 def test_more_alternatives_than_tokens_are_filled_up() -> None:
     model = random_transformer(6, d_model=32)
-    (found,) = force_targets(compiled_weights(Weights.of(model), "float32"), [([4], [5])], num_alternatives=9)
+    (found,) = force_targets(compile_weights(Weights.of(model), "float32"), [([4], [5])], num_alternatives=9)
     assert set(found.alternative_ids[0, :3].tolist()) == {EOS_ID, 4, 5}
     assert (found.alternative_ids[:, 3:] == -1).all()
 
@@ -118,7 +120,7 @@ def test_more_alternatives_than_tokens_are_filled_up() -> None:
 )
 def test_wrong_ids_and_layers_are_refused(pair: IdPair, options: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        force_targets(compiled_weights(Weights.of(model_of("pre-norm")), "float32"), [pair], **options)
+        force_targets(compile_weights(Weights.of(model_of("pre-norm")), "float32"), [pair], **options)
 
 
 @pytest.mark.parametrize("kind", ["pre-norm", "marian", "learned positions, gelu"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,7 +89,7 @@ def flagged(small_bundle: Model) -> Flagged:
 
         wide = replace(config, data=replace(config.data, max_tokens=1000))
         trained = Model(small_bundle.weights, tokenizers, wide, Card(*languages))
-        (answer,) = Translator.from_models([trained], search=search).translate_detailed([src])
+        (answer,) = Translator.from_models([trained], search=SimpleNamespace(search=search)).translate_detailed([src])
         assert answer.text == tgt
         return tuple(flag for flag in answer.flags if flag != "characters")
 

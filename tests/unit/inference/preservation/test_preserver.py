@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -108,7 +109,7 @@ def echo(small_bundle: Model) -> Translator:
     def search(sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         return [echoed(source) for source in sources]
 
-    return Translator.from_models([small_bundle], search=search)
+    return Translator.from_models([small_bundle], search=SimpleNamespace(search=search))
 
 
 @pytest.mark.parametrize(

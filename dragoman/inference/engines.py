@@ -1,0 +1,185 @@
+"""The two engines of a model, and the choice between them.
+
+An `Engine` computes three things: `search` finds translations, `stream` finds one and reports its certain start after
+each step, and `force` runs given translations through the decoder. All work on ids.
+
+- `CompiledEngine`: machine code, for one model on a CPU (`inference/compiled`).
+- `TensorEngine`: torch operations, for GPUs, ensembles, sampling and everything else (`inference/tensors`).
+
+`Engines` chooses one for the settings of each call. Only the second imports torch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from dragoman.bundle import Weights
+from dragoman.config import InferenceSettings
+from dragoman.counting import count_share, is_counting
+from dragoman.devices.precision import resolve_inference_precision
+from dragoman.errors import require_torch
+from dragoman.inference.segments import IdPair, IdStream, Source
+from dragoman.inference.tensors.converted import Converted
+from dragoman.inference.workers import map_in_threads, num_search_threads
+from dragoman.kernels import library
+from dragoman.records import Hypothesis
+
+if TYPE_CHECKING:
+    from dragoman.inference.compiled.forced import ForcedPass
+    from dragoman.inference.compiled.weights import CompiledWeights
+
+
+class Engine(Protocol):
+    """Computes with one model, or with an ensemble of models."""
+
+    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        """Find the hypotheses of every source, best first. A source without ids has none."""
+
+    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
+        """Search one source. Yields the ids that its output certainly starts with, after each step."""
+
+    def force(
+        self, pairs: Sequence[IdPair], layer: int | None = None, with_log_probs: bool = True
+    ) -> "list[ForcedPass]":
+        """Run the decoder over given targets.
+
+        Parameters
+        ----------
+        pairs
+            Source and target ids without control ids.
+        layer
+            The decoder layer whose cross-attention is returned, from 0, or -1 for the last. None: no attention.
+        with_log_probs
+            Whether to compute the log-probabilities of the targets.
+        """
+
+
+class CompiledEngine:
+    """One model in machine code. `reason_for_tensors` must be "" for the precision, and the weights finite.
+
+    `max_length` is the maximum length of an output in tokens. None: the model's limit.
+    """
+
+    def __init__(self, weights: Weights, precision: str, max_length: int | None = None) -> None:
+        self._max_length = weights.max_positions if max_length is None else max_length
+        self._weights = convert_once(weights, precision)
+
+    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        """Search all sources from one queue, longest first."""
+        from dragoman.inference.compiled.engine import Waiting, search_all
+
+        weights = self._weights.now()
+        waiting = Waiting(sources, settings, self._max_length, weights.vocab_sizes)
+        count = len(waiting)
+        workers = max(1, min(num_search_threads("cpu"), count))
+        map_in_threads(
+            lambda _: search_all(weights, waiting, settings, workers),
+            range(workers),
+            workers,
+            give_up=waiting.give_up,
+            watch=(lambda _: count_share(1 - len(waiting) / count)) if count and is_counting() else None,
+        )
+        return waiting.found
+
+    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
+        """Search one source. Yields the certain start of its output after each step."""
+        from dragoman.inference.compiled.engine import Waiting, stream_search
+
+        weights = self._weights.now()
+        waiting = Waiting([source], settings, self._max_length, weights.vocab_sizes)
+        yield from stream_search(weights, waiting, settings)
+        return waiting.found[0]
+
+    def force(
+        self, pairs: Sequence[IdPair], layer: int | None = None, with_log_probs: bool = True
+    ) -> "list[ForcedPass]":
+        """Run the decoder over given targets, on all threads."""
+        from dragoman.inference.compiled.forced import force_targets
+
+        weights, workers = self._weights.now(), num_search_threads("cpu")
+        layer = weights.num_layers - 1 if layer == -1 else layer
+        force = partial(force_targets, weights, layer=layer, with_log_probs=with_log_probs)
+        found = list(map(iter, map_in_threads(force, [pairs[worker::workers] for worker in range(workers)], workers)))
+        return [next(found[place % workers]) for place in range(len(pairs))]
+
+
+class Engines:
+    """The engines of a model, or of an ensemble of models. Each call goes to the one that fits its settings."""
+
+    def __init__(self, models: Sequence[Weights]) -> None:
+        self._models = list(models)
+        self._engines: dict[tuple[str, bool], Engine] = {}
+
+    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        """Search all sources. Raises ConfigError if the device does not support the precision."""
+        return self.choose(settings).search(sources, settings)
+
+    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
+        """Search one source. Yields the certain start of its output after each step."""
+        return self.choose(settings).stream(source, settings)
+
+    def force(
+        self, pairs: Sequence[IdPair], precision: str, layer: int | None = None, with_log_probs: bool = True
+    ) -> "list[ForcedPass]":
+        """Run the decoder over given targets, with matrix products of a precision of `InferenceSettings`."""
+        settings = replace(InferenceSettings(), precision=precision)  # type: ignore[arg-type]
+        return self.choose(settings).force(pairs, layer, with_log_probs)
+
+    def choose(self, settings: InferenceSettings) -> Engine:
+        """The engine for these settings. Raises MissingExtraError if it is the tensors and torch is not installed."""
+        precision = resolve_inference_precision(settings.precision, self._models[0].device)
+        reason = reason_for_tensors(self._models, precision, settings)
+        if not reason and not convert_once(self._models[0], precision).now().is_finite:
+            reason = "a model whose weights are not finite"  # machine code assumes that no number is NaN
+        kind = precision, not reason
+        if kind not in self._engines:
+            self._engines[kind] = self._make(precision, reason)
+        return self._engines[kind]
+
+    def _make(self, precision: str, reason: str) -> Engine:
+        if not reason:
+            return CompiledEngine(self._models[0], precision)
+        require_torch(reason)
+        from dragoman.inference.tensors.engine import TensorEngine
+
+        return TensorEngine([model.transformer for model in self._models], precision)
+
+
+def check_engine(models: Sequence[Weights], settings: InferenceSettings) -> None:
+    """Raise now if this machine cannot search with the settings: ConfigError, MissingExtraError or ModelError."""
+    precision = resolve_inference_precision(settings.precision, models[0].device)
+    if reason := reason_for_tensors(models, precision, settings):
+        require_torch(reason)
+    for model in models:
+        model.check_precision(precision)
+
+
+def reason_for_tensors(models: Sequence[Weights], precision: str, settings: InferenceSettings) -> str:
+    """What machine code does not support, as the subject of an error. "" if it can compute with these settings."""
+    model = models[0]
+    if settings.sample or settings.mbr_samples:
+        return f"`inference.{'mbr_samples' if settings.mbr_samples else 'sample'}`"
+    if len(models) > 1:
+        return "an ensemble of models"
+    if not model.device.startswith("cpu"):
+        return f"the device {model.device}"
+    if not library.is_available():
+        return "translating on this processor without numba"
+    from dragoman.inference.compiled.weights import unsupported_reason
+
+    return unsupported_reason(precision) if model.is_float32 else "a model whose weights are not float32"
+
+
+def convert_once(weights: Weights, precision: str) -> "Converted[CompiledWeights]":
+    """A model's weights for machine code, shared by all engines of this model."""
+    return weights.converted.setdefault(precision, Converted(weights, partial(compile_weights, weights, precision)))  # type: ignore[no-any-return]
+
+
+def compile_weights(weights: Weights, precision: str) -> "CompiledWeights":
+    """Convert the current weights of a model on the CPU for machine code."""
+    from dragoman.inference.compiled.weights import CompiledWeights
+
+    compiled = CompiledWeights(weights.settings, weights.arrays, precision)
+    weights.forget_integers()
+    return compiled
