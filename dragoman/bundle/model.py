@@ -175,7 +175,7 @@ class Weights:
             self._arrays = {}  # last, because threads may read it without the lock
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """The content of a model folder.
 
@@ -198,6 +198,10 @@ class Model:
     config: Config
     card: Card
     fingerprint: str = ""
+
+    def __repr__(self) -> str:
+        languages = f"{self.card.src_lang or '?'} to {self.card.tgt_lang or '?'}"
+        return f"<Model: {languages}, {self.card.parameters:,} parameters in {self.weights.stored_precision}>"
 
     @property
     def transformer(self) -> "Transformer":

@@ -28,25 +28,24 @@ def check_whole_number(name: str, value: object, minimum: int = 1) -> None:
         raise ConfigError(f"`{name}` must be at least {minimum}, but is {value}.")
 
 
-def check_ids(name: str, ids: object, device: torch.device | None = None) -> None:
-    """Raise DataError unless ids are an int64 tensor (B, T), on the `device` of the model if it is given."""
+def check_ids(name: str, ids: object, embedding: Tensor | None = None) -> None:
+    """Raise DataError unless ids are an int64 tensor (B, T). With `embedding` (V, D), they must be below V."""
     if not isinstance(ids, Tensor) or ids.dim() != 2 or ids.dtype != torch.int64:
         hint = "" if isinstance(ids, Tensor) else " `dragoman.Batch.from_ids` pads lists of ids."
         raise DataError(
             f"`{name}` must be an int64 tensor (B, T), one row for each sentence, but is {describe_value(ids)}.{hint}"
         )
-    if device is not None:
-        _check_device(name, ids, device)
-
-
-def check_vocabulary(name: str, ids: Tensor, vocab_size: int) -> None:
-    """Raise DataError if an id is not in the vocabulary. Waits for the device, so call it after an error only."""
-    smallest, largest = int(ids.min()), int(ids.max())
+    if embedding is None:
+        return
+    _check_device(name, ids, embedding.device)
+    if not ids.is_cpu or not ids.numel():
+        return
+    smallest, largest = (int(one) for one in ids.aminmax())
     if smallest < 0:
         raise DataError(f"`{name}` must not have negative ids, but has {smallest}.")
-    if largest >= vocab_size:
+    if largest >= len(embedding):
         raise DataError(
-            f"`{name}` must have ids below {vocab_size}, the size of the vocabulary, but the largest is {largest}."
+            f"`{name}` must have ids below {len(embedding)}, the size of the vocabulary, but the largest is {largest}."
         )
 
 
@@ -79,6 +78,12 @@ def check_memory(memory: object, tgt_ids: Tensor, d_model: int) -> None:
         )
 
 
+def check_width(name: str, hidden: object, d_model: int) -> None:
+    """Raise DataError unless hidden states are (..., D)."""
+    if not isinstance(hidden, Tensor) or not hidden.dim() or hidden.size(-1) != d_model:
+        raise DataError(f"`{name}` must be a tensor (B, T, {d_model}), but is {describe_value(hidden)}.")
+
+
 def check_attention_inputs(query: object, key: object, value: object, d_model: int) -> None:
     """Raise DataError unless the shapes are (B, T, D), (B, S, D) and (B, S, D)."""
     shapes = []
@@ -93,18 +98,14 @@ def check_attention_inputs(query: object, key: object, value: object, d_model: i
         )
 
 
-def check_mask(mask: object) -> None:
-    """Raise DataError unless a mask is Boolean."""
+def check_mask(mask: object, scores: Sequence[int]) -> None:
+    """Raise DataError unless a mask is Boolean and broadcasts to the shape (B, H, T, S) of the scores."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         convert = " Convert an additive mask with `mask == 0`." if isinstance(mask, Tensor) else ""
         raise DataError(
             "`mask` must be a bool tensor, True where a query may attend to a key, "
             f"but is {describe_value(mask)}.{convert}"
         )
-
-
-def check_mask_shape(mask: Tensor, scores: Sequence[int]) -> None:
-    """Raise DataError unless a mask broadcasts to the shape (B, H, T, S) of the scores."""
     sizes = zip(reversed(mask.shape), reversed(scores), strict=False)
     if mask.dim() > len(scores) or any(own not in (1, size) for own, size in sizes):
         raise DataError(

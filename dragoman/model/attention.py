@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.devices.checks import check_attention_inputs, check_mask, check_mask_shape, check_whole_number
+from dragoman.devices.checks import check_attention_inputs, check_mask, check_whole_number
 from dragoman.errors import ConfigError, DataError
 
 Mask = Tensor
@@ -41,8 +41,7 @@ def attention_weights(
     scores = attention_scores(query, key)
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    check_mask(mask)
-    check_mask_shape(mask, scores.shape)
+    check_mask(mask, scores.shape)
     # The lowest finite number instead of -inf: a row with every key masked would give NaN, also in the gradient.
     weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
     return weights.masked_fill(~mask, 0.0)
@@ -135,43 +134,23 @@ class MultiHeadAttention(nn.Module):
         DataError
             If `mask` is not Boolean or does not broadcast, or if the shapes of the inputs do not fit.
         """
-        if mask is not None:
-            check_mask(mask)
-        d_model = self.in_weight.size(1)
-        try:
-            if query is not key and (value is not key or key.size(0) != query.size(0)):  # torch may broadcast them
-                check_attention_inputs(query, key, value, d_model)
-            heads = self._attend_heads(query, key, value, mask, weights, cache)
-        except (RuntimeError, TypeError, ValueError, AttributeError):
-            check_attention_inputs(query, key, value, d_model)
-            if mask is not None:
-                num_keys = cache[self][0].size(2) if cache else key.size(1)
-                check_mask_shape(mask, (len(query), self.num_heads, query.size(1), num_keys))
-            raise
-        return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-    def _attend_heads(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Mask | None,
-        weights: list[Tensor] | None,
-        cache: Cache | None,
-    ) -> Float[Tensor, "B H T K"]:
-        """The weighted sums of the values of each head."""
+        check_attention_inputs(query, key, value, self.in_weight.size(1))
         if cache is None:
             queries, keys, values = self.project(query, key, value)
         else:
             queries, keys, values = self._project_new(query, key, value, cache)
+        if mask is not None:
+            check_mask(mask, (*queries.shape[:3], keys.size(2)))
         if weights is None:
             rate = self.dropout.p if self.training else 0.0
-            return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=rate)
-        weights.append(attention_weights(queries, keys, mask))
-        return self.dropout(weights[-1]) @ values  # type: ignore[no-any-return]
+            heads = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=rate)
+        else:
+            weights.append(attention_weights(queries, keys, mask))
+            heads = self.dropout(weights[-1]) @ values
+        return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def project(self, *inputs: Float[Tensor, "B _ D"]) -> tuple[Tensor, ...]:
-        """The projected queries (B, H, T, K), keys and values (B, H, S, K) of all heads. Of a query alone, queries."""
+        """The projected queries (B, H, T, K), keys and values (B, H, S, K) of all heads. With one input, returns only the queries."""
         in_weights = self.in_weight.chunk(3)
         in_biases = (None, None, None) if self.in_bias is None else self.in_bias.chunk(3)
         projected = map(functional.linear, inputs, in_weights, in_biases)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.devices.checks import check_ids, check_vocabulary, check_whole_number
+from dragoman.devices.checks import check_ids, check_whole_number
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, DataError
 
@@ -115,12 +115,8 @@ class Embedding(nn.Module):
 
         Raises DataError for ids of another shape or type, outside the vocabulary, or beyond the learned positions.
         """
-        check_ids(self.ids_name, ids, self.weight.device)
-        try:
-            tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
-        except IndexError:
-            check_vocabulary(self.ids_name, ids, self.weight.size(0))
-            raise
+        check_ids(self.ids_name, ids, self.weight)
+        tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
         return self.dropout(tokens + self.table(start, ids.size(1)))  # type: ignore[no-any-return]
 
     def table(self, start: int, length: int) -> Float[Tensor, "T D"]:

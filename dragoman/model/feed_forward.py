@@ -6,8 +6,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.devices.checks import check_whole_number, describe_value
-from dragoman.errors import ConfigError, DataError
+from dragoman.devices.checks import check_whole_number, check_width
+from dragoman.errors import ConfigError
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -62,10 +62,5 @@ class FeedForward(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Transform each position (B, T, D). Raises DataError for another width."""
-        try:
-            return self.outer(self.dropout(self.activation(self.inner(hidden))))  # type: ignore[no-any-return]
-        except (RuntimeError, TypeError):
-            width = self.inner.in_features
-            if getattr(hidden, "shape", (0,))[-1] == width:
-                raise
-            raise DataError(f"`hidden` must be a tensor (B, T, {width}), but is {describe_value(hidden)}.") from None
+        check_width("hidden", hidden, self.inner.in_features)
+        return self.outer(self.dropout(self.activation(self.inner(hidden))))  # type: ignore[no-any-return]

@@ -255,12 +255,15 @@ def test_what_needs_torch_is_one_line(files: Files, environment: dict[str, str])
 
 
 API = """
-import json, sys
+import dataclasses, json, sys
 import dragoman
 model = sys.argv[1]
 translator = dragoman.load(model)
 details = translator.translate_detailed(["one two"], details=dragoman.Details(True))[0]
 found = [translator(["one two", "five"]), details.alignment]
+model = translator.models[0]
+other = dataclasses.replace(model, fingerprint="0")
+assert model == model != other and repr(model) == repr(other), repr(model)
 def error_of(use):
     try:
         use()
@@ -269,7 +272,7 @@ def error_of(use):
 print(json.dumps([found, [
     error_of(lambda: dragoman.Transformer), error_of(lambda: dragoman.Batch),
     error_of(lambda: dragoman.inspect(translator, "one")), error_of(lambda: dragoman.train("a", "b", "c")),
-    error_of(lambda: translator.models[0].model), error_of(lambda: dragoman.visualization.plot_encodings),
+    error_of(lambda: translator.models[0].transformer), error_of(lambda: dragoman.visualization.plot_encodings),
     error_of(lambda: translator("one", sample=True)),
 ]]))
 """

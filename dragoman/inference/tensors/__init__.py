@@ -1,5 +1,6 @@
-"""Decoder with a cache in torch operations, for GPUs, ensembles, sampling and everything machine code does not support.
+"""The engine in torch operations, for GPUs, ensembles, sampling and everything machine code does not support.
 
+`TensorEngine` (`engine.py`) searches, and runs forced passes of the definition.
 `FastModel` (`fast_model.py`) is a `StepModel`, so that `inference/search` can search with it. The other files are its
 parts: matrix products in several precisions (`products.py`), attention (`attention.py`, `cross_attention.py`), and
 weights that are converted again when they change (`converted.py`).

@@ -225,7 +225,7 @@ def test_a_mistake_is_one_line_that_names_the_argument(call: Callable[[], object
 
 def test_a_tensor_on_another_device_is_refused_before_it_meets_the_weights() -> None:
     with pytest.raises(DataError, match="must be on meta, the device of the model, but is on cpu"):
-        check_ids("src_ids", SRC, torch.device("meta"))
+        check_ids("src_ids", SRC, torch.empty(9, 4, device="meta"))
 
 
 def test_errors_that_are_no_mistake_of_the_arguments_stay_as_they_are() -> None:
