@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from dragoman.bundle.card import Card, read_card
 from dragoman.bundle.folder import (
@@ -291,3 +291,25 @@ def _read_again(folder: Path, fingerprint: str) -> Arrays:
     if model.fingerprint != fingerprint:
         raise ModelError(f"{folder} has changed since it was loaded. Load it again.")
     return model.weights.arrays
+
+
+Form = TypeVar("Form")
+
+
+class Converted(Generic[Form]):
+    """The result of `convert`, cached until a parameter of the model is changed in place or gets new memory."""
+
+    def __init__(self, weights: Weights, convert: Callable[[], Form]) -> None:
+        self._weights = weights
+        self._convert = convert
+        self._lock = threading.Lock()
+        self._made_from: list[tuple[int, int]] = []
+        self._form: Form
+
+    def now(self) -> Form:
+        """The conversion of the current weights. Safe to call from several threads."""
+        with self._lock:
+            now = self._weights.version
+            if now != self._made_from:
+                self._form, self._made_from = self._convert(), now
+            return self._form

@@ -33,7 +33,7 @@ from dragoman.exchange.ctranslate2_readme import readme_text
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.exchange.tokens import tokens_of
 from dragoman.files import write_folder
-from dragoman.inference.compiled.positions import position_tables
+from dragoman.inference.compiled.weights import position_tables
 from dragoman.model.shapes import Arrays, tied_names
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 from dragoman.version import __version__

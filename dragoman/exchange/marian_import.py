@@ -32,7 +32,7 @@ from dragoman.exchange import marian_weights
 from dragoman.exchange.marian_config import MarianConfig, read_json, read_marian_config
 from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, POSITIONS, PROJECTION, SHARED, TensorFile
 from dragoman.exchange.sentencepiece_file import read_spm
-from dragoman.inference.compiled.positions import position_tables
+from dragoman.inference.compiled.weights import position_tables
 from dragoman.model.shapes import Arrays, parameter_shapes
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS

@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from dragoman.bundle import Weights
+from dragoman.bundle.model import Converted
 from dragoman.config import InferenceSettings
 from dragoman.counting import count_share, is_counting
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import require_torch
 from dragoman.inference.segments import IdPair, IdStream, Source
-from dragoman.inference.tensors.converted import Converted
 from dragoman.inference.workers import map_in_threads, num_search_threads
 from dragoman.kernels import library
 from dragoman.records import Hypothesis

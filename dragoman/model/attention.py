@@ -150,7 +150,7 @@ class MultiHeadAttention(nn.Module):
         return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def project(self, *inputs: Float[Tensor, "B _ D"]) -> tuple[Tensor, ...]:
-        """The projected queries (B, H, T, K), keys and values (B, H, S, K) of all heads. With one input, returns only the queries."""
+        """Project to queries (B, H, T, K), keys and values (B, H, S, K). With one input, returns only the queries."""
         in_weights = self.in_weight.chunk(3)
         in_biases = (None, None, None) if self.in_bias is None else self.in_bias.chunk(3)
         projected = map(functional.linear, inputs, in_weights, in_biases)

@@ -4,10 +4,15 @@ The file is split into chunks of lines. The driver sends the model to each worke
 Ray, but no shared disk. Finished chunks are kept on the driver's disk: Ray replaces a worker that dies and repeats its
 chunk, and the same command continues a job that was stopped. A translation does not depend on the other texts in its
 batch, so the output equals the output of a single process.
+
+OUTPUT.parts/job.json      description of the job: input, model and settings
+OUTPUT.parts/part_0000012  the complete lines of part 12, written atomically
 """
 
 import contextlib
+import json
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ConfigError, DragomanError, ResourceError, install_advice
-from dragoman.files import sha256_of, verify_folder
-from dragoman.inference.parts import OutputParts
+from dragoman.files import remove_leftovers, sha256_of, stream_to_file, verify_folder, write_file
 from dragoman.records import Translation
 from dragoman.text.lines import read_lines
 from dragoman.version import __version__
@@ -266,3 +270,60 @@ def _answer(ray: Any, done: Any, chunk: Chunk) -> list[Translation]:
             f"lines {chunk.first_line + 1} to {last} could not be translated on the cluster: {reason} Finished chunks "
             "are kept. Repeat the command to continue."
         ) from None
+
+
+_JOB = "job.json"
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OutputParts:
+    """The parts of the file `output`, in the folder OUTPUT.parts beside it."""
+
+    output: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the parts, which `join` removes."""
+        return self.output.with_name(f"{self.output.name}.parts")
+
+    def begin(self, job: Mapping[str, Any]) -> int:
+        """Create the folder for a job, or continue with its folder. Returns the number of parts that exist.
+
+        `job` describes the job in JSON values. Raises ConfigError if the folder belongs to another job.
+        """
+        self.folder.mkdir(exist_ok=True)
+        remove_leftovers(self.folder)
+        described = json.dumps(job, indent=1, sort_keys=True)
+        path = self.folder / _JOB
+        if not path.exists() and not any(self.folder.iterdir()):
+            write_file(path, described)
+        elif not path.exists() or path.read_text(encoding="utf-8") != described:
+            raise ConfigError(
+                f"{self.folder} has parts of another job, with another input, model or settings. Run the command that "
+                "started it, or remove that folder."
+            )
+        return sum(1 for _ in self.folder.glob("part_*"))
+
+    def has(self, number: int) -> bool:
+        """Whether part `number`, counted from 0, exists."""
+        return self._part(number).exists()
+
+    def write(self, number: int, content: bytes) -> None:
+        """Write a part, whole or not at all."""
+        write_file(self._part(number), content)
+
+    def join(self, count: int) -> None:
+        """Write the output from its `count` parts, then remove the folder."""
+        with stream_to_file(self.output) as stream:
+            stream.writelines(self._content(count))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _part(self, number: int) -> Path:
+        return self.folder / f"part_{number:07d}"
+
+    def _content(self, count: int) -> Iterator[bytes]:
+        for number in range(count):
+            with self._part(number).open("rb") as part:
+                while chunk := part.read(_CHUNK_BYTES):
+                    yield chunk

@@ -10,8 +10,7 @@ other files call the compiled functions, and import neither numba nor these thre
 | file | content |
 |---|---|
 | `layout.py` | the arrays that the other files work on, with their shapes |
-| `weights.py` | a model's weights, packed into panels for the matrix products |
-| `positions.py` | positional encodings |
+| `weights.py` | a model's weights, packed into panels for the matrix products, and positional encodings |
 | `memory.py` | allocation of buffers and of the state of searches |
 | `layers.py` | the Transformer's layers on rows: products, norms, attention, feed-forward |
 | `beams.py` | one step of beam search: vocabulary, best continuations, finished hypotheses |

@@ -6,7 +6,6 @@
 | `sampling.py` | sampling |
 | `minimum_bayes_risk.py` | choice among samples |
 | `step_model.py` | the interface of models: `start`, `step`, `reorder` |
-| `constraints.py` | forced prefixes, forbidden ids, limits of the length |
-| `continuations.py` | the best next tokens |
-| `paths.py`, `finished.py` | hypotheses that are being written, and finished ones |
+| `continuations.py` | the best next tokens, forced prefixes, forbidden ids, limits of the length |
+| `hypotheses.py` | hypotheses that are being written, and finished ones |
 """

@@ -33,10 +33,8 @@ from torch import Tensor
 
 from dragoman.config import InferenceSettings
 from dragoman.inference.output_rules import length_penalties
-from dragoman.inference.search.constraints import Constraints
-from dragoman.inference.search.continuations import Continuations, best_continuations
-from dragoman.inference.search.finished import Finished
-from dragoman.inference.search.paths import Paths
+from dragoman.inference.search.continuations import Constraints, Continuations, best_continuations
+from dragoman.inference.search.hypotheses import Finished, Paths
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID

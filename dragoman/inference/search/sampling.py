@@ -25,8 +25,8 @@ from torch import Tensor
 from dragoman.config import InferenceSettings
 from dragoman.devices.device import sum_type
 from dragoman.inference.output_rules import length_penalties, unwritable
-from dragoman.inference.search.constraints import Constraints, hide
-from dragoman.inference.search.paths import Paths
+from dragoman.inference.search.continuations import Constraints, hide
+from dragoman.inference.search.hypotheses import Paths
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, NEVER_WRITTEN

@@ -21,11 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dragoman.bundle import Weights
+from dragoman.bundle.model import Converted
 from dragoman.devices.precision import precisions_of_torch
 from dragoman.inference.search.step_model import OfTransformer, Predictions
-from dragoman.inference.tensors.attention import attend, merge_heads
-from dragoman.inference.tensors.converted import Converted
-from dragoman.inference.tensors.cross_attention import Cross, CrossAttention
+from dragoman.inference.tensors.attention import Cross, CrossAttention, attend, merge_heads
 from dragoman.inference.tensors.products import product_function, scale_input
 from dragoman.model.feed_forward import FeedForward
 from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual

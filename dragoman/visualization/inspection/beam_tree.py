@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.config import InferenceSettings
 from dragoman.inference.output_rules import unwritable
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.constraints import hide
+from dragoman.inference.search.continuations import hide
 from dragoman.inference.search.step_model import Predictions, StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN

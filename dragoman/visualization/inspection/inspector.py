@@ -18,7 +18,7 @@ from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, atten
 from dragoman.inference.output_rules import unwritable
 from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.constraints import hide
+from dragoman.inference.search.continuations import hide
 from dragoman.inference.tensors.engine import score_tokens
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.transformer import AttentionWeights, Transformer

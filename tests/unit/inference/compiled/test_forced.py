@@ -16,8 +16,7 @@ from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.compiled.forced import force_targets
-from dragoman.inference.compiled.positions import position_tables
-from dragoman.inference.compiled.weights import CompiledWeights
+from dragoman.inference.compiled.weights import CompiledWeights, position_tables
 from dragoman.inference.engines import CompiledEngine, compile_weights
 from dragoman.inference.segments import IdPair, Source
 from dragoman.inference.tensors.engine import score_tokens

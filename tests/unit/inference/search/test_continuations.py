@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from dragoman.inference.search import continuations
-from dragoman.inference.search.constraints import Constraints
-from dragoman.inference.search.continuations import best_continuations
+from dragoman.inference.search.continuations import Constraints, best_continuations
 from dragoman.inference.search.step_model import Predictions
 from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
 

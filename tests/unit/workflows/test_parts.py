@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.inference.parts import OutputParts
+from dragoman.workflows.cluster import OutputParts
 
 
 def test_parts_written_in_any_order_are_joined_in_order(tmp_path: Path):

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from dragoman.inference.search.finished import Finished
-from dragoman.inference.search.paths import Paths
+from dragoman.inference.search.hypotheses import Finished, Paths
 
 EOS_ID = 2
 CPU = torch.device("cpu")
