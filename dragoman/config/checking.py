@@ -13,7 +13,7 @@ _AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
 def check_config(config: Config, label: Label = "`{}`".format) -> None:
     """Raise ConfigError for the first contradiction. `label` returns the name of a key for the message."""
     check_shape(config.model, label)
-    for rules in (_model, _tokenizer, _data, _limits, _sharding, _teachers, _schedule, _run, _inference):
+    for rules in (_model, _tokenizer, _data, _limits, _sharding, _schedule, _run, _inference):
         for problem in rules(config, label):
             raise ConfigError(problem)
 
@@ -126,23 +126,6 @@ def _sharding(config: Config, label: Label) -> Iterator[str]:
         yield (
             f'{label("train.sharding")} must be "none" if `train.optimizer` is "muon" or `train.ema_decay` is '
             'set, but is "full". Change one of them.'
-        )
-
-
-def _teachers(config: Config, label: Label) -> Iterator[str]:
-    train = config.train
-    if train.teachers:
-        sampled = ["tokenizer.bpe_dropout"] if config.tokenizer.bpe_dropout else []
-        sampled += [f"data.{name}" for name in _AUGMENTATIONS if getattr(config.data, name)]
-        if sampled:
-            yield (
-                f"{label(sampled[0])} must be 0 if `train.teachers` is set, because teachers score each text once, "
-                "without changes. Leave one of them out."
-            )
-    elif train.teacher_weight != type(train)().teacher_weight:
-        yield (
-            f"{label('train.teacher_weight')} has no effect without teachers, but is {train.teacher_weight}. "
-            "Set `train.teachers` (`--teacher`), or leave it out."
         )
 
 

@@ -32,10 +32,18 @@ class RemovedSetting:
     """A setting that no longer exists. Its `neutral` value, the old default, switched `feature` off."""
 
     feature: str
-    neutral: float
+    neutral: float | str
+    instead: str = ""
 
 
-REMOVED: Mapping[str, RemovedSetting] = {"train.r_drop": RemovedSetting("R-Drop", 0.0)}
+_TAUGHT = "learning from the predictions of teachers"
+_TRANSLATE = " Train on what the teacher writes instead: `dragoman translate TEACHER < train.en > train.de`."
+REMOVED: Mapping[str, RemovedSetting] = {
+    "train.r_drop": RemovedSetting("R-Drop", 0.0),
+    "train.teachers": RemovedSetting(_TAUGHT, "", _TRANSLATE),
+    "train.teacher_weight": RemovedSetting(_TAUGHT, 0.5, _TRANSLATE),
+}
+_SHORT_NAMES = {"teacher": "train.teachers"}
 
 
 def current_key(key: str) -> str:
@@ -52,13 +60,22 @@ def describe_renamed(old_keys: Sequence[str], origin: str) -> str:
     return f"{', '.join(names)}; {origin} still has the old name{plural}."
 
 
-def check_removed(key: str, value: object, place: str) -> None:
+def check_removed(key: str, value: object, place: str, advice: str) -> None:
     """Raise ConfigError if the value of a removed setting is not its neutral value."""
     removed = REMOVED[key]
     if isinstance(value, bool) or value != removed.neutral:
-        raise ConfigError(f"{place} is {quote_value(value)}, but {removed.feature} was removed. Remove the line.")
+        raise ConfigError(
+            f"{place} is {quote_value(value)}, but {removed.feature} was removed. {advice}{removed.instead}"
+        )
 
 
-def describe_removed_flag(flag: str, key: str) -> str:
-    """The error text for the flag of a removed setting."""
-    return f"`{flag}` was removed together with {REMOVED[key].feature}. Leave the flag out."
+def describe_removed(name: str, kind: str) -> str | None:
+    """The end of the error text for a removed "flag" or "keyword". None if `name` was never a setting.
+
+    `name` is a key, its last part, or a short flag.
+    """
+    name = _SHORT_NAMES.get(name, name).replace("train_", "train.", 1)
+    for key, removed in REMOVED.items():
+        if name in (key, key.partition(".")[2]):
+            return f"was removed together with {removed.feature}. Leave the {kind} out.{removed.instead}"
+    return None

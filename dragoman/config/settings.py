@@ -231,12 +231,6 @@ class TrainSettings:
     label_smoothing: float = setting(
         0.1, "Share of the probability mass spread over the vocabulary (section 5.4)", minimum=0.0, maximum=0.9
     )
-    teachers: str = setting(
-        "", "Ensemble of models to learn from, comma-separated, with one tokenizer (Kim & Rush 2016)"
-    )
-    teacher_weight: float = setting(
-        0.5, "Weight of the teachers in the labels; 1: teachers alone", above=0.0, maximum=1.0
-    )
     clip_norm: float = setting(1.0, "Maximum norm of the gradients; 0: no limit", minimum=0.0)
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "Number format; auto: bfloat16 if the device has it and gains from it"

@@ -110,7 +110,7 @@ class Loop:
         delivery = Delivery(rank=processes.rank, world_size=processes.count, pin_memory=on_gpu)
         position = Position(self.state.epoch, self.state.step_in_epoch)
         session = self.session
-        return BatchStream(session.train, plan, position, session.encode, soft=session.soft, delivery=delivery)
+        return BatchStream(session.train, plan, position, session.encode, delivery)
 
     def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:
         """Forecast the memory, try the batch that needs the most, and return the tokens per micro-batch."""

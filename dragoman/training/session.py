@@ -10,7 +10,6 @@ import numpy as np
 
 from dragoman.config import Config, TrainSettings
 from dragoman.data.pairs import Pairs
-from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.stream import Encode
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
@@ -49,8 +48,6 @@ class TrainingSession:
         Encodes pairs again in each epoch (augmentation, BPE dropout). Without it, training uses the stored ids.
     processes : Processes
         The processes of the run. By default there is one.
-    soft : SoftTargets, optional
-        The predictions of teachers for the stored ids.
     fits : mapping of str to float
         The settings that the run may fit to its limits, by key, and their values before they were fitted.
     freeze : callable
@@ -71,7 +68,6 @@ class TrainingSession:
     log: RunLog
     encode: Encode | None = None
     processes: Processes = SINGLE_PROCESS
-    soft: SoftTargets | None = None
     fits: Mapping[str, float] = field(default_factory=dict)
     freeze: Callable[[Config], None] = lambda config: None
     state: TrainState = field(default_factory=TrainState)

@@ -570,7 +570,7 @@ def _with_old_names(config: Config) -> str:
     for old, new in RENAMED.items():
         table, name = new.split(".")
         tables[table][old.split(".")[1]] = tables[table].pop(name)
-    tables["train"]["r_drop"] = 0.0
+    tables["train"] |= {"r_drop": 0.0, "teachers": "", "teacher_weight": 0.5}
     return tomli_w.dumps(tables)
 
 

@@ -176,10 +176,10 @@ def _of_checkpoints(folder: Path) -> Iterator[tuple[Path, Config]]:
     for checkpoint in sorted(found, key=lambda path: (len(path.name), path.name), reverse=True):
         try:
             verify_file(checkpoint, _CONFIG)
-            if config := _written_config(checkpoint):
-                yield checkpoint, config
         except ModelError:
             continue
+        if config := _written_config(checkpoint):
+            yield checkpoint, config
 
 
 def _is_free(key: str, before: Config) -> bool:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dragoman.data.batch import Batch
-from dragoman.data.stream import collate
 from dragoman.inference.scoring import score_tokens
 from dragoman.model.masks import padding_mask
 from dragoman.model.transformer import Transformer
@@ -45,8 +44,7 @@ def compute_attributions(
 
 def pair_batch(sources: Sequence[Sequence[int]], tgt_ids: Sequence[int], device: torch.device) -> Batch:
     """A batch with one row per source, each with the same target. Ids are without control ids."""
-    targets = [np.array(tgt_ids, dtype=np.int64)] * len(sources)
-    return collate([np.array(row, dtype=np.int64) for row in sources], targets).to(device)
+    return Batch.from_ids(sources, [tgt_ids] * len(sources)).to(device)
 
 
 @torch.inference_mode()

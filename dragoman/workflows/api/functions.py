@@ -58,8 +58,7 @@ def train(
         TOML files with settings. Later files override earlier ones, and keywords override files.
     **settings
         Any setting of the reference by its name: ``max_minutes=30``. If several settings have the same name, write the
-        table too: ``train_seed=2``. ``start_from="run"`` fine-tunes a model, and ``teachers=["a", "b"]`` learns from
-        models.
+        table too: ``train_seed=2``. ``start_from="run"`` fine-tunes a model.
 
     Returns
     -------

@@ -41,28 +41,21 @@ def settings_for(path: str, size: CorpusSize) -> Config:
 
 
 def check_same_model(config: Config, path: str) -> None:
-    """Raise ConfigError if architecture, tokenizer or languages differ from those of the model at `path`."""
-    folder = resolve_model_folder(Path(path))
-    model, setting = f"{folder}, which training starts from,", "`train.start_from` (--from)"
-    check_settings(config, folder, ("model", "tokenizer"), model, setting)
+    """Raise ConfigError if architecture, tokenizer or languages differ from those of the model at `path`.
 
-
-def check_settings(config: Config, folder: Path, tables: Sequence[str], model: str, setting: str) -> None:
-    """Raise ConfigError if tables of the configuration, or its languages, differ from those of the model in `folder`.
-
-    Languages that the data or the model does not state are not compared. In the error, `model` names the model and
-    `setting` the setting that selects it.
+    Languages that the data or the model does not state are not compared.
     """
-    base = read_settings(folder)
+    folder = resolve_model_folder(Path(path))
+    base, model = read_settings(folder), f"{folder}, which training starts from,"
     free = FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}
-    for table in tables:
+    for table in ("model", "tokenizer"):
         asked, has = (asdict(getattr(one, table)) for one in (config, base))
         if name := next((name for name in has if asked[name] != has[name] and f"{table}.{name}" not in free), None):
             if asked.get("preset") != has.get("preset"):  # the user set the preset, and it changed the sizes
                 name = "preset"
             raise ConfigError(
                 f"`{table}.{name}` is {quote_value(asked[name])}, but {model} has {quote_value(has[name])}. "
-                f"Leave it out, or train without {setting}."
+                f"Leave it out, or train without `train.start_from` (--from)."
             )
     for side in ("src_lang", "tgt_lang"):
         given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(base.data, side)))
@@ -93,15 +86,12 @@ class StartingPoint:
         Where the first of these models was imported from, or "".
     trained
         The model to take the weights from. None if the run continues, because its checkpoint holds the weights.
-    teachers
-        The descriptions of the teachers of a run that continues.
     """
 
     tokenizers: TokenizerPair
     lineage: tuple[str, ...]
     origin: str
     trained: TrainedModel | None
-    teachers: tuple[str, ...] = ()
 
 
 def continuation_of(out: Path) -> StartingPoint | None:
@@ -115,7 +105,7 @@ def continuation_of(out: Path) -> StartingPoint | None:
         try:
             verify_folder(folder)
             card = read_card(folder)
-            return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None, card.teachers)
+            return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None)
         except DragomanError:
             continue  # `restore_session` reports it
     return None
@@ -128,10 +118,10 @@ def starting_point_of(path: str) -> StartingPoint | None:
     folder = resolve_model_folder(Path(path))
     trained = TrainedModel.load(folder, "cpu")
     card = trained.card
-    return StartingPoint(trained.tokenizers, (*card.lineage, describe_model(path, folder)), card.origin, trained)
+    return StartingPoint(trained.tokenizers, (*card.lineage, _describe_model(path, folder)), card.origin, trained)
 
 
-def describe_model(path: str, folder: Path) -> str:
+def _describe_model(path: str, folder: Path) -> str:
     """Return the name, facts and weights hash of a model, for the cards of the models made from it."""
     card = read_card(folder)
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"

@@ -1,11 +1,10 @@
-"""The inputs of training: prepared sentence pairs, a starting point, and the predictions of teachers."""
+"""The inputs of training: prepared sentence pairs and a starting point."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dragoman.config import Config
 from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData, Requirements, prepare
-from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError
 from dragoman.text.corpus.cleaning import TOO_LONG
@@ -15,18 +14,16 @@ from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.fine_tuning import StartingPoint, continuation_of, starting_point_of
 from dragoman.workflows.training.results import PairCounts
 from dragoman.workflows.training.settings import ResolvedRun
-from dragoman.workflows.training.teachers import soft_targets_of, tokenizers_of
 
 _MUCH_TOO_LONG = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingInputs:
-    """Prepared pairs, and optionally a starting point and the soft targets of teachers."""
+    """Prepared pairs, and optionally a starting point."""
 
     data: PreparedData
     start: StartingPoint | None = None
-    soft_targets: SoftTargets | None = None
 
 
 def prepare_pairs(
@@ -36,8 +33,6 @@ def prepare_pairs(
     config, is_new = run.config, not RunFolder(run.folder).steps()
     start = continuation_of(run.folder) or starting_point_of(config.train.start_from)
     tokenizers = start.tokenizers if start else None
-    if config.train.teachers and (is_new or not start):
-        tokenizers = tokenizers_of(config.train.teachers, tokenizers)
     require = Requirements(full_vocabulary="tokenizer.vocab_size" in run.given, same_pairs=not is_new)
     folder = run.folder / "data"
     with progress.ending_stages():
@@ -45,18 +40,6 @@ def prepare_pairs(
             lambda: prepare(config, run.corpora, folder, tokenizers, progress.stage, require)
         )
     return TrainingInputs(data, start)
-
-
-def add_soft_targets(
-    run: ResolvedRun, inputs: TrainingInputs, processes: Processes = SINGLE_PROCESS, progress: Progress = QUIET
-) -> TrainingInputs:
-    """Add the predictions of the teachers, if the run has any. The first process works before the others."""
-    recorded, folder, is_first = inputs.start.teachers if inputs.start else (), run.folder / "data", processes.is_first
-    with progress.ending_stages():
-        soft_targets = processes.call_first_before_others(
-            lambda: soft_targets_of(run.config.train, inputs.data, folder, recorded, is_first, progress)
-        )
-    return replace(inputs, soft_targets=soft_targets)
 
 
 def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress: Progress) -> None:

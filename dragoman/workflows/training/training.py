@@ -39,13 +39,7 @@ from dragoman.training.trainer import choose_mean, fit
 from dragoman.training.validation import fitting
 from dragoman.version import __version__
 from dragoman.workflows.progress import QUIET, Progress
-from dragoman.workflows.training.inputs import (
-    TrainingInputs,
-    add_soft_targets,
-    prepare_pairs,
-    report_pairs,
-    validation_data,
-)
+from dragoman.workflows.training.inputs import TrainingInputs, prepare_pairs, report_pairs, validation_data
 from dragoman.workflows.training.results import TrainingResult
 from dragoman.workflows.training.scoring import score_run
 from dragoman.workflows.training.settings import ResolvedRun
@@ -98,7 +92,7 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
         model_config = replace(config, data=shared_paths(out, config.data))
         fits = fitting_values(run.unfitted, run.given)
         fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" in fits
-        inputs = add_soft_targets(run, prepare_pairs(run, processes, progress), processes, progress)
+        inputs = prepare_pairs(run, processes, progress)
         processes.call_on_first(lambda: freeze_config(out, config))
         if processes.is_first:
             report_pairs(inputs.data, config, fits_warmup, progress)
@@ -174,8 +168,6 @@ def make_session(
     card = _card(config, data, model)
     if start:
         card = replace(card, lineage=start.lineage, origin=start.origin)
-    if inputs.soft_targets:
-        card = replace(card, teachers=inputs.soft_targets.teachers)
     log.say(
         f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
         + (f", {processes.count} processes" if processes.count > 1 else "")
@@ -184,9 +176,7 @@ def make_session(
     _check_lengths(model, dev, config.data.max_tokens, log)
     validate, encode = _scores_on(dev, tokenizers, config), epoch_encoder(data.train, tokenizers, config)
     trained = TrainedModel(model, tokenizers, config, card)
-    return TrainingSession(
-        RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes, inputs.soft_targets
-    )
+    return TrainingSession(RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:

@@ -11,13 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
-from dragoman.data.stream import collate
+from dragoman.data.batch import Batch
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import words_of
@@ -340,7 +339,7 @@ def test_word_weights_match_the_models_attention(run: Path) -> None:
     assert "".join(words.src_words).lstrip() == source
     assert "".join(words.tgt_words).lstrip() == output
     src_ids, tgt_ids = trained.tokenizers.src.encode(source), trained.tokenizers.tgt.encode(output)
-    batch = collate([np.asarray(src_ids)], [np.asarray(tgt_ids)])
+    batch = Batch.from_ids([src_ids], [tgt_ids])
     with torch.no_grad():
         cross = trained.model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross[-1][0].mean(0)
     to_words = 1 - cross[: len(tgt_ids), -1]  # what did not go to the end token
