@@ -29,7 +29,7 @@ from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
-from dragoman.workflows.models import ENGINES, LoadedModel, load_model
+from dragoman.workflows.models import LoadedModel, load_model
 from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _PIECE_LINES = 5000
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
         _check_format(options, source)
         terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
         hint = " To translate a text, use `--text`."
-        request = replace(model_request(options.model, options), engine=options.engine, hint=hint)
+        request = replace(model_request(options.model, options), hint=hint)
         announce_compiling()
         model = load_model(request, TerminalProgress())
         if not options.input and options.text is None:
@@ -193,8 +193,7 @@ def _check_cluster(options: argparse.Namespace) -> None:
     if not options.input or not options.output:
         missing = "--output" if options.input else "--input"
         raise ConfigError(f"`--cluster` needs `--input` and `--output`, but `{missing}` is not given. Add it.")
-    engine = options.engine != ENGINES[0]
-    _refuse_together("--cluster", {"--prefix": options.prefix, f"--engine {options.engine}": engine})
+    _refuse_together("--cluster", {"--prefix": options.prefix})
 
 
 def _refuse_together(flag: str, others: Mapping[str, object]) -> None:
@@ -323,8 +322,6 @@ def build_parser() -> ArgumentParser:
     for side, name in (("src", "Source"), ("tgt", "Target")):
         text = f"{name} language in files with several [default: from the model]"
         parser.add_flag(f"--{side}-lang", "LANG", text, default="")
-    text = "Search engine; ctranslate2 needs extra `exchange` [default: dragoman]"
-    parser.add_choice("--engine", ENGINES, text, default=ENGINES[0])
     parser.start_section("Ray cluster (extra `cluster`)")
     text = "Address: HOST:PORT, auto or local. A stopped job continues"
     parser.add_flag("--cluster", "ADDRESS", text)

@@ -147,7 +147,6 @@ def test_models_are_converted_and_averaged_the_same_without_torch(
         ["export", "model", "--to", "ctranslate2"],
         ["export", "model", "--to", "ctranslate2", "--quantization", "int8", "--out", "model-ctranslate2-int8"],
         ["export", "model", "--to", "int8"],
-        ["translate", "model", "--text", "one", "--engine", "ctranslate2", "--inference.max-extra-tokens", "3"],
         ["summary", "model"],
         ["summary", "model-int8", "--json"],
         ["summary", "--model.preset", "base", "--model.tie", "decoder", "--tokenizer.joint", "false"],
