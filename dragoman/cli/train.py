@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, overrides_of, path_name
+from dragoman.config.checking import check_sides
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import chosen_keys
 from dragoman.display import text_table
@@ -87,11 +88,8 @@ def run_request(given: argparse.Namespace, out: Path | None = None) -> RunReques
 
     Raises ConfigError if flags contradict each other.
     """
-    if not given.configs and (given.src is None) != (given.tgt is None):
-        present, missing = ("--src", "--tgt") if given.tgt is None else ("--tgt", "--src")
-        raise ConfigError(
-            f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as `--data`."
-        )
+    if not given.configs:
+        check_sides(given.src, given.tgt, ["`--src`", "`--tgt`", "`--data`"])
     short = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
     long = overrides_of(given)
     for flag, key in _DATA_FLAGS.items():

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, encoding_of, file_name, overrides_of, whole_number
-from dragoman.cli.models import add_model_flags, check_search_flags, model_request, standard_input
+from dragoman.cli.models import add_model_flags, model_request, standard_input
 from dragoman.cli.translation.documents import DOCUMENTS, translate_document
 from dragoman.cli.translation.formats import PAIRS
 from dragoman.cli.translation.notes import Notes
@@ -38,7 +38,7 @@ _PIECE_LINES = 5000
 def run(arguments: Sequence[str]) -> int:
     """Translate the input to the output. Returns the exit code."""
     options = build_parser().parse(arguments)
-    check_search_flags(options)
+    request = replace(model_request(options.model, options), hint=" To translate a text, use `--text`.")
     _check_cluster(options)
     _check_stream(options)
     _check_models(options)
@@ -48,8 +48,6 @@ def run(arguments: Sequence[str]) -> int:
         options.format = options.format or (source.kind if source.kind in DOCUMENTS else "text")
         _check_format(options, source)
         terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
-        hint = " To translate a text, use `--text`."
-        request = replace(model_request(options.model, options), hint=hint)
         announce_compiling()
         model = load_model(request, TerminalProgress())
         if not options.input and options.text is None:

@@ -181,6 +181,25 @@ class ModelSettings:
     attention_bias: bool = setting(True, "Biases in the attention projections")
     projection_bias: bool = setting(True, "Bias in the projection to the vocabulary")
 
+    @property
+    def position_limit(self) -> int | None:
+        """The most positions of a sequence. None without learned positions: then there is no limit."""
+        return self.max_positions if self.positions == "learned" else None
+
+    def longest_text(self, most: int) -> int:
+        """The most tokens of a text for which the model has positions, with one for eos.
+
+        Parameters
+        ----------
+        most
+            The result if the model has more positions, or no limit.
+
+        Returns
+        -------
+        int
+        """
+        return most if self.position_limit is None else min(most, self.max_positions - 1)
+
 
 PRESETS: dict[str, ModelSettings] = {name: ModelSettings(preset=name) for name in _PRESET_ROWS}  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ tokenizer or a relevant setting changes. Text is read in passes and never held i
 
 import gc
 import json
-import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -148,8 +148,7 @@ def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -
     if not augmented and not probability:
         return None
     encoded = _encoder(tokenizers, probability, seed)
-    model = config.model
-    most = model.max_positions - 1 if model.positions == "learned" else math.inf
+    most = config.model.longest_text(sys.maxsize)
 
     def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
         before = store.src_text(index), store.tgt_text(index)

@@ -114,7 +114,7 @@ def _specification(trained: TrainedModel, quantization: Quantization) -> Any:
 def _num_positions(trained: TrainedModel) -> int:
     """Rows of the table of positions: enough for the longest source, its end token, and the longest output."""
     longest = trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens
-    return trained.lazy.max_positions or max(_POSITIONS, longest)
+    return trained.config.model.position_limit or max(_POSITIONS, longest)
 
 
 def _set_embedding(stack: Any, theirs: Any, weight: _Floats, positions: _Floats) -> None:
@@ -180,11 +180,11 @@ def _readme_text(trained: TrainedModel, name: str) -> str:
 
     For a model with learned positions the example limits the output, and the text limits the source.
     """
-    card, settings, longest = trained.card, trained.config.inference, trained.config.data.max_tokens
+    card, settings, model = trained.card, trained.config.inference, trained.config.model
+    longest = model.longest_text(trained.config.data.max_tokens)
     search = f"beam_size={settings.beam_size}"
-    if (positions := trained.lazy.max_positions) is not None:
-        search += f", max_decoding_length={positions}"
-        longest = min(longest, positions - 1)
+    if model.position_limit is not None:
+        search += f", max_decoding_length={model.position_limit}"
     if settings.length_penalty == "power":
         search += f", length_penalty={settings.length_penalty_alpha:g}"
         penalty = (

@@ -21,7 +21,7 @@ from dragoman.inference.scoring import score_pairs
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.segments import InputText, Search, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
-from dragoman.model.trained import AnyTransformer, TrainedModel
+from dragoman.model.trained import TrainedModel
 from dragoman.records import PairScore, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.terms import Terms
@@ -180,7 +180,7 @@ class Translator:
                 "Train them on the same text with different values of `train.seed`, or translate with one model."
             )
         models = [trained.lazy for trained in trained_models]
-        longest = min(_max_src_tokens(trained.lazy, trained.config.data.max_tokens) for trained in trained_models)
+        longest = min(each.lazy.settings.longest_text(each.config.data.max_tokens) for each in trained_models)
         aligner = Aligner(models, first.tokenizers)
         return cls(search or TransformerSearch(models), first.tokenizers, settings, longest, aligner, trained_models)
 
@@ -201,7 +201,7 @@ class Translator:
         """
         config = Config(data=DataSettings(max_tokens=max_src_tokens), model=model.settings, inference=settings)
         trained = TrainedModel(model, tokenizers, config, Card())
-        longest, aligner = _max_src_tokens(model, max_src_tokens), Aligner([trained.lazy], tokenizers)
+        longest, aligner = model.settings.longest_text(max_src_tokens), Aligner([trained.lazy], tokenizers)
         return cls(TransformerSearch([trained.lazy]), tokenizers, settings, longest, aligner, [trained])
 
     def translate(
@@ -505,8 +505,3 @@ def _setting_hint(name: str) -> str:
         return f" It is now `{new.partition('.')[2]}`."
     names = [setting.name for setting in SETTINGS.values() if setting.table == "inference"]
     return did_you_mean(name, names) or f" The settings are {', '.join(names)}."
-
-
-def _max_src_tokens(model: AnyTransformer, max_tokens: int) -> int:
-    """The longest source without eos that the model was trained on and has positions for, in tokens."""
-    return max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)

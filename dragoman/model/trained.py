@@ -72,7 +72,7 @@ class LazyTransformer:
     @property
     def max_positions(self) -> int | None:
         """Number of positions that a source or target can have, or None for no limit."""
-        return self.settings.max_positions if self.settings.positions == "learned" else None
+        return self.settings.position_limit
 
     @property
     def is_float32(self) -> bool:

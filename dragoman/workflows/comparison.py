@@ -112,7 +112,6 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
     ModelError
         If a model is missing or damaged.
     """
-    request.models.check()
     test = read_test(request.src, request.ref, request.layout, known=_model_languages(request))
     training_text = _open_training_text(request, test) if request.train else None
     written = _read_translations(request, len(test.sources), progress)

@@ -174,7 +174,6 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         If the model is missing or damaged.
     """
     _check(request)
-    request.model.check()
     findings: list[PhenomenonCount] = []
     if request.hyp:
         test, hypotheses = _read_translated_test(request, progress)

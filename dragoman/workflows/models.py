@@ -34,6 +34,11 @@ class ModelRequest:
         A sentence to append to the error about a path that does not exist.
     translator
         A loaded translator instead of `paths` and `device`.
+
+    Raises
+    ------
+    ConfigError
+        If an override is invalid for every model.
     """
 
     paths: tuple[str, ...] = ()
@@ -42,8 +47,7 @@ class ModelRequest:
     hint: str = ""
     translator: "Translator | None" = None
 
-    def check(self) -> None:
-        """Raise ConfigError for overrides that are invalid for every model, before loading one."""
+    def __post_init__(self) -> None:
         read_given([], self.overrides)
 
 

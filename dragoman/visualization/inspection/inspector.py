@@ -174,7 +174,7 @@ def _forced_pass(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[i
 
 def _most_tokens(model: Transformer) -> int:
     """The limit for the tokens of either side. One position is reserved for eos."""
-    return MOST_TOKENS if model.max_positions is None else min(MOST_TOKENS, model.max_positions - 1)
+    return model.settings.longest_text(MOST_TOKENS)
 
 
 def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:

@@ -36,7 +36,7 @@ def cross_attention_of(trained: TrainedModel) -> Alignment:
     over the tokens of a target word. Weight on the end token belongs to no word. Texts longer than the training limit,
     which the translator splits, are not aligned.
     """
-    longest = min(trained.config.data.max_tokens, (trained.lazy.max_positions or 1 << 30) - 1)
+    longest = trained.config.model.longest_text(trained.config.data.max_tokens)
     aligner = Aligner([trained.lazy], trained.tokenizers)
 
     def align(source: str, output: str) -> WordWeights | None:

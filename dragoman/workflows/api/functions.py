@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from dragoman.config.checking import check_sides
 from dragoman.errors import ConfigError, needs_train_extra
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS, check_path, check_paths, overrides_of_keywords
 from dragoman.workflows.api.loading import PathName
@@ -116,12 +117,8 @@ def plan(
 
 
 def _run_request(settings: Mapping[str, object], config: PathName | Sequence[PathName]) -> RunRequest:
-    src, tgt = settings.get("src"), settings.get("tgt")
-    if not config and (src is None) != (tgt is None):
-        present, missing = ("src", "tgt") if tgt is None else ("tgt", "src")
-        raise ConfigError(
-            f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as `data`."
-        )
+    if not config:
+        check_sides(settings.get("src"), settings.get("tgt"), ["`src`", "`tgt`", "`data`"])
     for name in CORPUS_KEYWORDS:
         if settings.get(name) is not None:
             check_path(name, settings[name])

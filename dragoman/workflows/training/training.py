@@ -183,8 +183,8 @@ def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: Run
     """Log how many pairs validation leaves out. Raises DataError if it leaves out all of them."""
     too_long = int((~fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
     name, limit = "data.max_tokens", max_tokens
-    if model.max_positions is not None and model.max_positions - 1 < limit:
-        name, limit = "model.max_positions", model.max_positions
+    if model.settings.longest_text(max_tokens) < max_tokens:
+        name, limit = "model.max_positions", model.settings.max_positions
     if too_long == len(dev):
         raise DataError(
             f"every validation pair is longer than `{name}`, which is {limit}. Raise it, or set `data.dev` to shorter "
