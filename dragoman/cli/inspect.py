@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         save_figure(plot_heads(inspection, layer=_layer(options.layer, inspection, kind), kind=kind), options.png)
         say(f"wrote the picture to {options.png}")
     if options.out is not None:
-        from dragoman.visualization.inspection.inspection_page import inspection_page
+        from dragoman.visualization.inspection.inspection import inspection_page
 
         write_file(options.out, inspection_page(inspection))
         say(f"wrote the page to {options.out}; open it in a browser")

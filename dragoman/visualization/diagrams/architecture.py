@@ -11,8 +11,7 @@ from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
 from dragoman.display import shape_text
 from dragoman.errors import ConfigError
-from dragoman.visualization.arguments import check_count
-from dragoman.visualization.models import transformer_of
+from dragoman.visualization.arguments import check_count, transformer_of
 
 if TYPE_CHECKING:
     from dragoman.inference.translator import Translator

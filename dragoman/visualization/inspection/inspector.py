@@ -27,7 +27,14 @@ from dragoman.text.surrogates import replace_surrogates
 from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.inspection.attributions import compute_attributions, pair_batch
+from dragoman.visualization.inspection.attributions import (
+    MOST_TOKENS_WITH_HEADS,
+    collect_weights,
+    compute_attributions,
+    encode_weights,
+    pair_batch,
+    shows_heads,
+)
 from dragoman.visualization.inspection.beam_tree import trace_search
 from dragoman.visualization.inspection.inspection import (
     Alternative,
@@ -40,12 +47,6 @@ from dragoman.visualization.inspection.inspection import (
     Step,
 )
 from dragoman.visualization.inspection.notes import find_notes, length_notes
-from dragoman.visualization.inspection.weights import (
-    MOST_TOKENS_WITH_HEADS,
-    collect_weights,
-    encode_weights,
-    shows_heads,
-)
 
 MOST_TOKENS = 500
 """Limit for a text: a page of a longer text would be unreadable."""

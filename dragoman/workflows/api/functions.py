@@ -250,7 +250,7 @@ def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     ConfigError, DataError, ModelError
         As the command `dragoman inspect`.
     """
-    from dragoman.visualization.inspection.inspection_page import DisplayedInspection
+    from dragoman.visualization.inspection.inspection import DisplayedInspection
     from dragoman.workflows.inspection import InspectionRequest, inspect_model
 
     if not isinstance(text, str):

@@ -20,18 +20,18 @@ from dragoman.data.batch import Batch
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.report.inline import inline_svg
 from dragoman.visualization.report.report import ReportedTest, report_html, write_report
 from dragoman.visualization.report.report_sentences import (
+    WordWeights,
     choose_rows,
     choose_sentences,
     clip_text,
+    cross_attention_of,
     hover_rules,
     shade_level,
 )
 from dragoman.visualization.report.run_facts import TrainingLog, open_stored_part, read_log, read_run
-from dragoman.visualization.report.run_figures import draw_lengths, draw_run
-from dragoman.visualization.report.word_weights import WordWeights, cross_attention_of
+from dragoman.visualization.report.run_figures import draw_lengths, draw_run, inline_svg
 from tests.system.commands import write_tsv
 
 HOSTILE = [
