@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 
 from dragoman.cli.main import VERBS
 from dragoman.config import CORPUS_KEYS, Setting, settings_of
-from dragoman.config.fields import did_you_mean, quote_value
-from dragoman.config.history import RENAMED, describe_removed
+from dragoman.config.fields import RENAMED, describe_removed, did_you_mean, quote_value
 from dragoman.config.loading import NAME_HINTS, flag_of, with_current_keys
 from dragoman.errors import ConfigError
 from dragoman.text.charsets import check_encoding

@@ -18,8 +18,7 @@ from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
-from dragoman.workflows.progress import TerminalProgress
-from dragoman.workflows.training.results import FinalScores, FineTuningScores, PairCounts, ScoreChange
+from dragoman.workflows.progress import FinalScores, FineTuningScores, PairCounts, ScoreChange, TerminalProgress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 _COMMON = (

@@ -13,10 +13,21 @@ from typing import Any
 
 import tomli_w
 
-from dragoman.config import history
 from dragoman.config.checking import check_config, check_shape
-from dragoman.config.fields import SETTINGS, TABLES, SettingValue, did_you_mean, quote_value, settings_of
-from dragoman.config.history import REMOVED, RENAMED, current_key
+from dragoman.config.fields import (
+    REMOVED,
+    RENAMED,
+    SETTINGS,
+    TABLES,
+    SettingValue,
+    check_removed,
+    current_key,
+    describe_removed,
+    describe_renamed,
+    did_you_mean,
+    quote_value,
+    settings_of,
+)
 from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.config.toml import parse_toml, toml_bytes
 from dragoman.errors import ConfigError, SettingsWarning
@@ -129,7 +140,7 @@ def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse_flag(key: str, text: str) -> _Given:
-    if removed := history.describe_removed(key, "flag"):
+    if removed := describe_removed(key, "flag"):
         raise ConfigError(f"`{flag_of(key)}` {removed}")
     if key not in SETTINGS:
         raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
@@ -225,7 +236,7 @@ def _given_by_table(
         if key != written:
             old_keys.append(written)
     if old_keys:
-        warnings.warn(history.describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
+        warnings.warn(describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
     return given
 
 
@@ -247,7 +258,7 @@ def _entries(content: Mapping[str, Any], origin: str, if_removed: str | None) ->
             if key not in REMOVED:
                 yield key, value
             elif if_removed is not None:
-                history.check_removed(key, value, f"`{key}` in {origin}", if_removed)
+                check_removed(key, value, f"`{key}` in {origin}", if_removed)
 
 
 def _nearest_setting(key: str) -> str:

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dragoman.config import CORPUS_FILES, Config
-from dragoman.data.identity import IDENTITY, read_identity
-from dragoman.data.store import PairStore, open_if_current, write_store
+from dragoman.data.store import IDENTITY, PairStore, open_if_current, read_identity, write_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
 from dragoman.files import disk_errors, hash_json, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
 from dragoman.records import SentencePair
-from dragoman.text.corpus.augmentation import augment, is_augmented
-from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport
+from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport, augment, is_augmented
 from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, only_shared_sources_error, source_fingerprints
 from dragoman.text.tokenization.bpe_dropout import BpeDropout

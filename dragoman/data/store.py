@@ -4,10 +4,13 @@ A store is a folder. For each side it has a flat array of ids with offsets and l
 in the same form (BPE dropout needs it in every epoch). Its manifest has the counts, the hash of every file, and a key
 that identifies the inputs. A store is written under another name and renamed when complete, so an existing store is
 complete. Reading uses only the page cache, whatever the number of pairs.
+
+The identity of a run's data: digests of the files it was prepared from, stored beside the prepared data.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -203,3 +206,18 @@ def _row(values: npt.NDArray[Any], offsets: npt.NDArray[np.int64], index: int) -
     if not 0 <= index < len(offsets) - 1:
         raise IndexError(f"pair {index} of {len(offsets) - 1}")
     return values[offsets[index] : offsets[index + 1]]
+
+
+IDENTITY = "corpus.json"
+
+
+def read_identity(path: Path) -> dict[str, Any]:
+    """Read the identity that data preparation wrote. Raises DataError if the file is damaged."""
+    with suppress(ValueError, KeyError, TypeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found["key"], str) and {"test", "files"} <= set(found) and isinstance(found["files"], dict):
+            return dict(found)
+    raise DataError(
+        f"{path} is damaged: it does not list the files that this run started with. If these files have not changed, "
+        "delete it and repeat the command."
+    )

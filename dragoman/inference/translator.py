@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.config import SETTINGS, Config, DataSettings, InferenceSettings, check_config
-from dragoman.config.fields import SettingValue, did_you_mean
-from dragoman.config.history import RENAMED
+from dragoman.config.fields import RENAMED, SettingValue, did_you_mean
 from dragoman.counting import count_items, counting, start_window
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError, ModelError

@@ -13,8 +13,8 @@ from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
 from dragoman.bundle.quantization import float32_arrays
 from dragoman.bundle.weights import Arrays, check_stored_precision, stored_precision
 from dragoman.config import Config, ModelSettings
-from dragoman.devices.choice import choose_device
-from dragoman.devices.memory import keep_freed_memory, return_freed_memory
+from dragoman.devices.precision import choose_device
+from dragoman.devices.threads import keep_freed_memory, return_freed_memory
 from dragoman.errors import ModelError, require_torch
 from dragoman.messages import say
 from dragoman.text.tokenization.tokenizer import TokenizerPair

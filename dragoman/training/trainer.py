@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from dragoman.devices.memory import keep_freed_memory
+from dragoman.devices.threads import keep_freed_memory
 from dragoman.files import remove_folder
 from dragoman.training.averaging import means_of
 from dragoman.training.fitting import refit_settings

@@ -18,8 +18,7 @@ from dragoman.config.loading import flag_of
 from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
-from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for
-from dragoman.evaluation.outputs import without_columns, writing_differences
+from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for, without_columns, writing_differences
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import (
     check_direction,

@@ -16,7 +16,7 @@ import tomli_w
 from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.config import Config, dump_config
-from dragoman.config.history import RENAMED
+from dragoman.config.fields import RENAMED
 from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.loop import Loop

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import Config
-from dragoman.config.history import current_key
+from dragoman.config.fields import current_key
 from dragoman.data.store import PairStore
 from dragoman.files import write_file
 from dragoman.training.run.frozen_settings import TESTS_AND_MEANS

@@ -12,7 +12,7 @@ from pathlib import Path
 from dragoman.config import CORPUS_FILES, CORPUS_KEYS, Config, DataSettings, config_from_dict, dump_config
 from dragoman.config.loading import flag_of
 from dragoman.config.toml import read_toml
-from dragoman.data.identity import IDENTITY, read_identity
+from dragoman.data.store import IDENTITY, read_identity
 from dragoman.errors import CheckpointError, ConfigError, DataError, ModelError
 from dragoman.files import TEMPORARY_PREFIX, sha256_of, verify_file, write_file
 from dragoman.training.run.lock import LOCK

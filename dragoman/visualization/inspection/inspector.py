@@ -23,7 +23,7 @@ from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
-from dragoman.text.surrogates import replace_surrogates
+from dragoman.text.charsets import replace_surrogates
 from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import words_of

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dragoman.config import SETTINGS
-from dragoman.config.fields import did_you_mean
-from dragoman.config.history import describe_removed
+from dragoman.config.fields import describe_removed, did_you_mean
 from dragoman.config.loading import NAME_HINTS
 from dragoman.errors import ConfigError
 

@@ -27,8 +27,7 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.step.schedule import learning_rate
 from dragoman.visualization.report.report import ReportedTest
-from dragoman.workflows.progress import Progress
-from dragoman.workflows.training.results import ScoreChange
+from dragoman.workflows.progress import Progress, ScoreChange
 
 REPLAY_TEST = "replay test"
 

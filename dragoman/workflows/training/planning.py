@@ -30,9 +30,8 @@ from dragoman.training.run.log import RunLog, duration
 from dragoman.training.run.signals import clean_up_when_terminated
 from dragoman.training.trainer import fit
 from dragoman.workflows.progress import QUIET, Progress
-from dragoman.workflows.training.inputs import prepare_pairs, validation_data
 from dragoman.workflows.training.settings import ResolvedRun, RunRequest, resolve_run
-from dragoman.workflows.training.training import make_session
+from dragoman.workflows.training.training import make_session, prepare_pairs, validation_data
 
 _MOST_PAIRS = 200_000  # to prepare
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0  # the first _WARM_STEPS are not timed

@@ -11,7 +11,7 @@ import tomli_w
 from dragoman.bundle.folder import read_settings
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.config import SETTINGS, Config, config_from_dict, dump_config, load_config
-from dragoman.config.history import REMOVED, RENAMED
+from dragoman.config.fields import REMOVED, RENAMED
 from dragoman.config.loading import flag_of
 from dragoman.errors import CheckpointError, ConfigError, SettingsWarning
 from dragoman.training.run.frozen_settings import check_frozen, frozen_config
