@@ -15,8 +15,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.distributed import SINGLE_PROCESS, Processes
 from dragoman.training.run.log import RunLog, perplexity
-from dragoman.training.run.run_folder import RunFolder
-from dragoman.training.run.state import TrainState
+from dragoman.training.run.run_folder import RunFolder, TrainState
 from dragoman.training.step.memory import MemoryPlan, memory_errors
 from dragoman.training.step.sharding import ShardedModel
 from dragoman.training.validation import dev_loss

@@ -22,7 +22,7 @@ from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.loop import Loop
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
-from dragoman.training.run.state import TrainState
+from dragoman.training.run.run_folder import TrainState
 from dragoman.training.session import TrainingSession
 from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.training import training

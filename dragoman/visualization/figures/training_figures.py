@@ -11,7 +11,7 @@ from torch import Tensor
 from dragoman.config import Config, TrainSettings, check_config
 from dragoman.errors import ConfigError
 from dragoman.training.step.loss import smoothed_cross_entropy
-from dragoman.training.step.schedule import learning_rate
+from dragoman.training.step.optimizer import learning_rate
 from dragoman.visualization.arguments import (
     check_count,
     check_sequence,

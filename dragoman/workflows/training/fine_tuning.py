@@ -25,7 +25,7 @@ from dragoman.records import Score
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.run_folder import RunFolder
-from dragoman.training.step.schedule import learning_rate
+from dragoman.training.step.optimizer import learning_rate
 from dragoman.visualization.report.report import ReportedTest
 from dragoman.workflows.progress import Progress, ScoreChange
 

@@ -32,11 +32,17 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
 from dragoman.training.fitting import fitting_values
 from dragoman.training.run.checkpoint import set_weights
-from dragoman.training.run.finished import finish_of, read_finished, write_finished
-from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, freeze_config, shared_paths
-from dragoman.training.run.lock import lock_run
+from dragoman.training.run.frozen_settings import (
+    absolute_paths,
+    check_frozen,
+    finish_of,
+    freeze_config,
+    read_finished,
+    shared_paths,
+    write_finished,
+)
 from dragoman.training.run.log import RunLog
-from dragoman.training.run.run_folder import RunFolder
+from dragoman.training.run.run_folder import RunFolder, lock_run
 from dragoman.training.run.signals import Interrupted
 from dragoman.training.session import TrainingSession, Validate
 from dragoman.training.trainer import choose_mean, fit

@@ -22,7 +22,7 @@ from dragoman.model.parameters import parameter_table
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.step.loss import smoothed_cross_entropy
-from dragoman.training.step.schedule import learning_rate
+from dragoman.training.step.optimizer import learning_rate
 from dragoman.visualization.figures.attention_figures import plot_heads
 from dragoman.visualization.figures.figure import png_of, svg_of
 from dragoman.visualization.inspection.attributions import decode_weights, encode_weights
