@@ -9,7 +9,7 @@ last decoder layer.
 import argparse
 
 import dragoman
-from dragoman.visualization.inspection.weights import decode_weights
+from dragoman.visualization.inspection.attributions import decode_weights
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Writes dragoman/language_names.txt, the names of languages in all languages, from the package language_data.
+"""Writes dragoman/language_names.txt.gz, the names of languages in all languages, from the package language_data.
 
     python tools/language_names.py
 
@@ -7,6 +7,7 @@ takes 30 MB. The names are those of Unicode CLDR and of a list that language_dat
 `language_code` cannot match are left out, such as most names in Indic scripts.
 """
 
+import gzip
 import unicodedata
 from collections import defaultdict
 from importlib.metadata import distribution
@@ -25,7 +26,7 @@ The codes of languages, each with its names in all languages. Written by tools/l
 
 {licenses}
 """
-_TARGET = Path(__file__).parents[1] / "dragoman" / "language_names.txt"
+_TARGET = Path(__file__).parents[1] / "dragoman" / "language_names.txt.gz"
 
 
 def codes_by_name() -> dict[str, str]:
@@ -56,7 +57,7 @@ def main() -> None:
     head = _HEAD.format(version=package.version, licenses="\n".join(licenses))
     head = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
     lines = [f"{code}|{'|'.join(sorted(names[code]))}|\n" for code in sorted(names)]
-    _TARGET.write_text(head + "".join(lines), encoding="utf-8")
+    _TARGET.write_bytes(gzip.compress((head + "".join(lines)).encode(), mtime=0))
 
 
 if __name__ == "__main__":

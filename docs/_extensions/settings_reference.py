@@ -18,8 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from dragoman.config import CORPUS_KEYS, PRESETS, Setting, settings_of
-from dragoman.config.fields import TABLES, quote_value
-from dragoman.config.history import RENAMED
+from dragoman.config.fields import RENAMED, TABLES, quote_value
 from dragoman.config.recipes import RECIPES, chosen_keys, every_recipe
 from dragoman.config.settings import TokenizerSettings
 from dragoman.serving.settings import SERVE_SETTINGS

@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from dragoman.config.fields import quote_value
 from dragoman.errors import ModelError
 from dragoman.records import Score
-from dragoman.text.surrogates import replace_surrogates
+from dragoman.text.charsets import replace_surrogates
 
 # A card has a few kB. The limit keeps a wrong file from filling the memory.
 _MOST_BYTES = 1 << 20

@@ -46,8 +46,8 @@ def resolve_model_folder(path: Path) -> Path:
         return _followed(path)
     if (path / CTRANSLATE2_WEIGHTS).is_file():
         raise ModelError(
-            f"{path} is a model exported for CTranslate2. Name the model that it was exported from. To translate with "
-            "CTranslate2, add `--engine ctranslate2` to `dragoman translate`."
+            f"{path} is a model exported for CTranslate2. Name the model that it was exported from, or translate with "
+            "CTranslate2 as its README.md shows."
         )
     if (path / MANIFEST).exists():
         return path

@@ -32,8 +32,8 @@ from dragoman.bundle.weights import (
     write_tensors,
 )
 from dragoman.config import Config, ModelSettings
-from dragoman.devices.choice import choose_device
-from dragoman.devices.memory import keep_freed_memory, return_freed_memory
+from dragoman.devices.precision import choose_device
+from dragoman.devices.threads import keep_freed_memory, return_freed_memory
 from dragoman.errors import ModelError, require_torch
 from dragoman.files import write_folder
 from dragoman.messages import say
@@ -94,7 +94,7 @@ class Weights:
     @property
     def max_positions(self) -> int | None:
         """Number of positions that a source or target can have, or None for no limit."""
-        return self.settings.max_positions if self.settings.positions == "learned" else None
+        return self.settings.position_limit
 
     @property
     def is_float32(self) -> bool:

@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 
 from dragoman.cli.main import VERBS
 from dragoman.config import CORPUS_KEYS, Setting, settings_of
-from dragoman.config.fields import did_you_mean, quote_value
-from dragoman.config.history import REMOVED, RENAMED, describe_removed_flag
+from dragoman.config.fields import RENAMED, describe_removed, did_you_mean, quote_value
 from dragoman.config.loading import NAME_HINTS, flag_of, with_current_keys
 from dragoman.errors import ConfigError
 from dragoman.text.charsets import check_encoding
@@ -168,8 +167,8 @@ class ArgumentParser(argparse.ArgumentParser):
         for argument in arguments:
             flag = argument.partition("=")[0]
             if flag.startswith("-") and flag != "-" and flag not in known and not _NUMBER.match(flag):
-                if (key := flag.removeprefix("--").replace("-", "_")) in REMOVED:
-                    raise ConfigError(describe_removed_flag(flag, key))
+                if removed := describe_removed(flag.removeprefix("--").replace("-", "_"), "flag"):
+                    raise ConfigError(f"`{flag}` {removed}")
                 visible = [name for name, action in known.items() if action.help != SUPPRESS]
                 near = _nearest_flag(flag, visible)
                 hint = f" Did you mean `{near}`?" if near else f" See `{self.prog} --help-all`."
@@ -241,13 +240,6 @@ def file_name(text: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ArgumentTypeError(f"must be a name in UTF-8, but is {quote_value(text)}. Rename the file.")
     return text
-
-
-def listed_name(text: str) -> str:
-    """A type for `add_argument`: a file name without a comma, for a setting that separates names by commas."""
-    if "," in text:
-        raise ArgumentTypeError(f"must be one name, but is {quote_value(text)}. Repeat the flag for each name.")
-    return file_name(text)
 
 
 def path_name(text: str) -> Path:

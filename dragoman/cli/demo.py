@@ -10,7 +10,7 @@ from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.train import run_training
 from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
-from dragoman.data.copy_task import NUM_CONTROL_IDS, copy_task
+from dragoman.data.pairs import NUM_CONTROL_IDS, copy_task
 from dragoman.demo.phrasebook import PhrasebookPair
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import ConfigError

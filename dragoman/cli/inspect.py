@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
-from dragoman.cli.models import add_model_flags, check_search_flags, model_request
+from dragoman.cli.models import add_model_flags, model_request
 from dragoman.config import WITHOUT_SAMPLING
 from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
@@ -30,8 +30,8 @@ _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision",
 def run(arguments: Sequence[str]) -> int:
     """Translate a text, print it, and write the requested files. Returns the exit code."""
     options = build_parser().parse(arguments)
-    _check(options)
     model = model_request([options.model], options)
+    _check(options)
     inspection = inspect_model(InspectionRequest(model, options.text or "", options.test), TerminalProgress())
     if options.png is not None:
         from dragoman.visualization.figures.attention_figures import plot_heads
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         save_figure(plot_heads(inspection, layer=_layer(options.layer, inspection, kind), kind=kind), options.png)
         say(f"wrote the picture to {options.png}")
     if options.out is not None:
-        from dragoman.visualization.inspection.inspection_page import inspection_page
+        from dragoman.visualization.inspection.inspection import inspection_page
 
         write_file(options.out, inspection_page(inspection))
         say(f"wrote the page to {options.out}; open it in a browser")
@@ -74,7 +74,6 @@ def build_parser() -> ArgumentParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise ConfigError for flags that fit no model, before a model is loaded."""
-    check_search_flags(options)
     if (options.text is None) == (options.test is None):
         raise ConfigError(
             "TEXT or `--test` must be given, but not both. Write TEXT in quotes, or `--test N` for a run."

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import BinaryIO, TextIO, cast
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
-from dragoman.config import read_given
 from dragoman.errors import ConfigError
 from dragoman.workflows.models import ModelRequest
 
@@ -19,13 +18,8 @@ def add_model_flags(parser: ArgumentParser, without: Sequence[str] = ()) -> None
     parser.add_settings("inference", common=_COMMON, without=without, defaults="from the model")
 
 
-def check_search_flags(options: argparse.Namespace) -> None:
-    """Raise ConfigError for values that fit no model, before a model is loaded."""
-    read_given([], overrides_of(options))
-
-
 def model_request(paths: Sequence[str], options: argparse.Namespace) -> ModelRequest:
-    """The models at the paths, with the device and the settings that the flags give."""
+    """The models at the paths, with the device and the settings of the flags. Raises ConfigError if no model fits."""
     return ModelRequest(tuple(paths), overrides_of(options), options.device)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
 from dragoman.cli.evaluate import add_test_flags, test_files
-from dragoman.cli.models import add_model_flags, check_search_flags, model_request
+from dragoman.cli.models import add_model_flags, model_request
 from dragoman.config import SETTINGS, WITHOUT_SAMPLING
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.records import PairScore
@@ -26,10 +26,9 @@ _NO_SAMPLES = {f"inference.{name}": str(value).lower() for name, value in {**WIT
 def run(arguments: Sequence[str]) -> int:
     """Print a line for each pair. Returns the exit code."""
     options = build_parser().parse(arguments)
-    check_search_flags(options)
+    request = model_request(options.model, options)
     src, tgt = test_files(options, "--src", "--tgt")
     announce_compiling()
-    request = model_request(options.model, options)
     model = load_model(replace(request, overrides=_NO_SAMPLES | dict(request.overrides)), TerminalProgress())
     texts = read_test(src, tgt, layout_from(options), known=(model.src_lang, model.tgt_lang))
     write = _json_line if options.json else _line

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
-from dragoman.cli.models import add_model_flags, check_search_flags
+from dragoman.cli.models import add_model_flags, model_request
 from dragoman.config import WITHOUT_SAMPLING, Setting
 from dragoman.config.fields import SettingValue, quote_value
 from dragoman.errors import ConfigError, install_advice
@@ -26,7 +26,7 @@ _IGNORED = tuple(f"inference.{name}" for name in ("n_best", "seed", *WITHOUT_SAM
 def run(arguments: Sequence[str]) -> int:
     """Load the models and serve them. Returns the exit code after the service is stopped."""
     options = build_parser().parse(arguments)
-    check_search_flags(options)
+    model_request([], options)  # checks the flags
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. {install_advice('serve')}")
     for text in options.model:  # before the slow imports

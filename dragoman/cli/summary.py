@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     _print(summary, given.json)
     if given.plot is not None:
         from dragoman.visualization.figures.figure import save_figure
-        from dragoman.visualization.figures.summary import plot_summary
+        from dragoman.visualization.figures.model_figures import plot_summary
 
         config = summary.config
         save_figure(plot_summary(summary.rows, config.train, config.model.d_model), given.plot)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, listed_name, overrides_of, path_name
+from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, overrides_of, path_name
+from dragoman.config.checking import check_sides
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import chosen_keys
 from dragoman.display import text_table
@@ -17,8 +18,7 @@ from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
-from dragoman.workflows.progress import TerminalProgress
-from dragoman.workflows.training.results import FinalScores, FineTuningScores, PairCounts, ScoreChange
+from dragoman.workflows.progress import FinalScores, FineTuningScores, PairCounts, ScoreChange, TerminalProgress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 _COMMON = (
@@ -34,7 +34,6 @@ _COMMON = (
 # Short flags and the settings that they set.
 _DATA_FLAGS = {
     "from": "train.start_from",
-    "teacher": "train.teachers",
     **CORPUS_KEYWORDS,
     "src_lang": "data.src_lang",
     "tgt_lang": "data.tgt_lang",
@@ -76,8 +75,6 @@ def add_data_flags(parser: ArgumentParser) -> None:
         parser.add_flag(f"--{side}-lang", "LANG", text)
     parser.add_flag("--from", "MODEL", "Model folder or run to fine-tune", file_name)
     parser.start_section("More flags")
-    text = "Model or run to learn from as well; repeat the flag for an ensemble"
-    parser.add_argument("--teacher", metavar="MODEL", type=listed_name, action="append", help=text)
     add_layout_flags(parser)
     by_size = dict.fromkeys(chosen_keys(), "by corpus size")
     parser.add_settings(
@@ -90,13 +87,9 @@ def run_request(given: argparse.Namespace, out: Path | None = None) -> RunReques
 
     Raises ConfigError if flags contradict each other.
     """
-    if not given.configs and (given.src is None) != (given.tgt is None):
-        present, missing = ("--src", "--tgt") if given.tgt is None else ("--tgt", "--src")
-        raise ConfigError(
-            f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as `--data`."
-        )
-    said = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
-    short = {key: ",".join(value) if isinstance(value, list) else value for key, value in said.items()}
+    if not given.configs:
+        check_sides(given.src, given.tgt, ["`--src`", "`--tgt`", "`--data`"])
+    short = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
     long = overrides_of(given)
     for flag, key in _DATA_FLAGS.items():
         if key in short and long.get(key, short[key]) != short[key]:

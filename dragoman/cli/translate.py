@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, encoding_of, file_name, overrides_of, whole_number
-from dragoman.cli.models import add_model_flags, check_search_flags, model_request, standard_input
+from dragoman.cli.models import add_model_flags, model_request, standard_input
 from dragoman.cli.translation.documents import DOCUMENTS, translate_document
 from dragoman.cli.translation.formats import PAIRS
 from dragoman.cli.translation.notes import Notes
@@ -29,7 +29,7 @@ from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
-from dragoman.workflows.models import ENGINES, LoadedModel, load_model
+from dragoman.workflows.models import LoadedModel, load_model
 from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _PIECE_LINES = 5000
@@ -38,7 +38,7 @@ _PIECE_LINES = 5000
 def run(arguments: Sequence[str]) -> int:
     """Translate the input to the output. Returns the exit code."""
     options = build_parser().parse(arguments)
-    check_search_flags(options)
+    request = replace(model_request(options.model, options), hint=" To translate a text, use `--text`.")
     _check_cluster(options)
     _check_stream(options)
     _check_models(options)
@@ -48,8 +48,6 @@ def run(arguments: Sequence[str]) -> int:
         options.format = options.format or (source.kind if source.kind in DOCUMENTS else "text")
         _check_format(options, source)
         terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
-        hint = " To translate a text, use `--text`."
-        request = replace(model_request(options.model, options), engine=options.engine, hint=hint)
         announce_compiling()
         model = load_model(request, TerminalProgress())
         if not options.input and options.text is None:
@@ -193,8 +191,7 @@ def _check_cluster(options: argparse.Namespace) -> None:
     if not options.input or not options.output:
         missing = "--output" if options.input else "--input"
         raise ConfigError(f"`--cluster` needs `--input` and `--output`, but `{missing}` is not given. Add it.")
-    engine = options.engine != ENGINES[0]
-    _refuse_together("--cluster", {"--prefix": options.prefix, f"--engine {options.engine}": engine})
+    _refuse_together("--cluster", {"--prefix": options.prefix})
 
 
 def _refuse_together(flag: str, others: Mapping[str, object]) -> None:
@@ -323,8 +320,6 @@ def build_parser() -> ArgumentParser:
     for side, name in (("src", "Source"), ("tgt", "Target")):
         text = f"{name} language in files with several [default: from the model]"
         parser.add_flag(f"--{side}-lang", "LANG", text, default="")
-    text = "Search engine; ctranslate2 needs extra `exchange` [default: dragoman]"
-    parser.add_choice("--engine", ENGINES, text, default=ENGINES[0])
     parser.start_section("Ray cluster (extra `cluster`)")
     text = "Address: HOST:PORT, auto or local. A stopped job continues"
     parser.add_flag("--cluster", "ADDRESS", text)

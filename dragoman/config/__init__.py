@@ -1,10 +1,9 @@
 """The settings of Dragoman, and how to read, check and write them.
 
 - `settings` defines all settings, one frozen dataclass per TOML table.
-- `fields` checks single values, `checking` checks rules between settings.
+- `fields` checks single values and knows renamed and removed settings, `checking` checks rules between settings.
 - `loading` reads and writes configurations, `toml` parses untrusted files.
 - `recipes` has the default settings for a corpus of a given size.
-- `history` lists renamed and removed settings.
 """
 
 from dragoman.config.checking import check_config

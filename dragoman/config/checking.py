@@ -1,8 +1,8 @@
 """Rules between settings. Each error names the settings, their values, and what to set instead."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from dragoman.config.settings import CORPORA, Config, ModelSettings
+from dragoman.config.settings import CORPORA, Config, DataSettings, ModelSettings
 from dragoman.errors import ConfigError
 
 Label = Callable[[str], str]
@@ -13,7 +13,7 @@ _AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
 def check_config(config: Config, label: Label = "`{}`".format) -> None:
     """Raise ConfigError for the first contradiction. `label` returns the name of a key for the message."""
     check_shape(config.model, label)
-    for rules in (_model, _tokenizer, _data, _limits, _sharding, _teachers, _schedule, _run, _inference):
+    for rules in (_model, _tokenizer, _data, _limits, _sharding, _schedule, _run, _inference):
         for problem in rules(config, label):
             raise ConfigError(problem)
 
@@ -49,7 +49,7 @@ def _shape(model: ModelSettings, label: Label) -> Iterator[str]:
 def _model(config: Config, label: Label) -> Iterator[str]:
     """Rules for new runs, not for trained models."""
     model = config.model
-    if model.positions == "learned" and model.max_positions <= config.data.max_tokens:
+    if model.longest_text(config.data.max_tokens) < config.data.max_tokens:
         yield (
             f"{label('model.max_positions')} must be greater than `data.max_tokens` ({config.data.max_tokens}), "
             f"but is {model.max_positions}. Raise it, or lower `data.max_tokens`."
@@ -75,20 +75,29 @@ def _tokenizer(config: Config, label: Label) -> Iterator[str]:
         )
 
 
+def check_sides(src: object, tgt: object, names: Sequence[str]) -> None:
+    """Raise ConfigError if a corpus has one side alone. `names`: of the source, the target, and one file with both."""
+    if bool(src) != bool(tgt):
+        present, missing = names[:2] if src else names[1::-1]
+        raise ConfigError(
+            f"{present} is given, but {missing} is not. Give both, or one file with both sides as {names[2]}."
+        )
+
+
+def check_corpora(data: DataSettings, label: Label = "`{}`".format) -> None:
+    """Raise ConfigError unless each corpus is one file with both sides, or two aligned files, or not given."""
+    for corpus in CORPORA:
+        keys = [f"data.{corpus}{side}" for side in ("_src", "_tgt", "")]
+        src, tgt, both = (getattr(data, key.partition(".")[2]) for key in keys)
+        if both and (src or tgt):
+            extra = keys[0] if src else keys[1]
+            raise ConfigError(f"{label(keys[2])} and {label(extra)} must not both be given. Leave one out.")
+        check_sides(src, tgt, [label(key) for key in keys])
+
+
 def _data(config: Config, label: Label) -> Iterator[str]:
     data = config.data
-    for corpus in CORPORA:
-        both, src, tgt = (getattr(data, corpus + side) for side in ("", "_src", "_tgt"))
-        if both and (src or tgt):
-            extra = f"data.{corpus}_src" if src else f"data.{corpus}_tgt"
-            yield f"{label(f'data.{corpus}')} and {label(extra)} must not both be given. Leave one out."
-        for given, missing in ((src, "tgt"), (tgt, "src")):
-            if given and not (src and tgt):
-                present = "src" if missing == "tgt" else "tgt"
-                yield (
-                    f"{label(f'data.{corpus}_{present}')} is given, but `data.{corpus}_{missing}` is not. "
-                    f"Give both sides, or one file with both as `data.{corpus}`."
-                )
+    check_corpora(data, label)
     if data.replay_share != type(data)().replay_share and not (data.replay or data.replay_src):
         yield (
             f"{label('data.replay_share')} has no effect without replay data, but is {data.replay_share}. "
@@ -126,23 +135,6 @@ def _sharding(config: Config, label: Label) -> Iterator[str]:
         yield (
             f'{label("train.sharding")} must be "none" if `train.optimizer` is "muon" or `train.ema_decay` is '
             'set, but is "full". Change one of them.'
-        )
-
-
-def _teachers(config: Config, label: Label) -> Iterator[str]:
-    train = config.train
-    if train.teachers:
-        sampled = ["tokenizer.bpe_dropout"] if config.tokenizer.bpe_dropout else []
-        sampled += [f"data.{name}" for name in _AUGMENTATIONS if getattr(config.data, name)]
-        if sampled:
-            yield (
-                f"{label(sampled[0])} must be 0 if `train.teachers` is set, because teachers score each text once, "
-                "without changes. Leave one of them out."
-            )
-    elif train.teacher_weight != type(train)().teacher_weight:
-        yield (
-            f"{label('train.teacher_weight')} has no effect without teachers, but is {train.teacher_weight}. "
-            "Set `train.teachers` (`--teacher`), or leave it out."
         )
 
 

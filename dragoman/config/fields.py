@@ -1,9 +1,15 @@
-"""The description of a single setting, and the check of its values."""
+"""The description of a single setting, the check of its values, and renamed and removed settings.
+
+Renamed and removed settings of earlier versions.
+
+Files and flags may have the old name of a renamed setting. A removed setting must have its neutral value, except in the
+folder of a trained model, where any value is ignored.
+"""
 
 import difflib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -146,3 +152,74 @@ def describe(config_class: type) -> dict[str, Setting]:
 
 SETTINGS: dict[str, Setting] = describe(Config)
 TABLES: tuple[str, ...] = tuple(dict.fromkeys(setting.table for setting in SETTINGS.values()))
+
+
+RENAMED: Mapping[str, str] = {
+    "train.workers": "train.threads",
+    "data.old": "data.replay",
+    "data.old_src": "data.replay_src",
+    "data.old_tgt": "data.replay_tgt",
+    "data.old_share": "data.replay_share",
+    "data.old_test": "data.replay_test",
+    "data.old_test_src": "data.replay_test_src",
+    "data.old_test_tgt": "data.replay_test_tgt",
+    "inference.capitals": "inference.retry_all_caps",
+    "inference.alpha": "inference.length_penalty_alpha",
+}
+"""Old keys, and the current keys that replace them."""
+
+_MOST_NAMES_IN_A_NOTE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedSetting:
+    """A setting that no longer exists. Its `neutral` value, the old default, switched `feature` off."""
+
+    feature: str
+    neutral: float | str
+    instead: str = ""
+
+
+_TAUGHT = "learning from the predictions of teachers"
+_TRANSLATE = " Train on what the teacher writes instead: `dragoman translate TEACHER < train.en > train.de`."
+REMOVED: Mapping[str, RemovedSetting] = {
+    "train.r_drop": RemovedSetting("R-Drop", 0.0),
+    "train.teachers": RemovedSetting(_TAUGHT, "", _TRANSLATE),
+    "train.teacher_weight": RemovedSetting(_TAUGHT, 0.5, _TRANSLATE),
+}
+_SHORT_NAMES = {"teacher": "train.teachers"}
+
+
+def current_key(key: str) -> str:
+    """The current key of a setting."""
+    return RENAMED.get(key, key)
+
+
+def describe_renamed(old_keys: Sequence[str], origin: str) -> str:
+    """A note that `origin` has old names of settings."""
+    names = [f"`{key}` is now `{RENAMED[key]}`" for key in old_keys[:_MOST_NAMES_IN_A_NOTE]]
+    if more := len(old_keys) - len(names):
+        names.append(f"and {more} more")
+    plural = "s" if len(old_keys) > 1 else ""
+    return f"{', '.join(names)}; {origin} still has the old name{plural}."
+
+
+def check_removed(key: str, value: object, place: str, advice: str) -> None:
+    """Raise ConfigError if the value of a removed setting is not its neutral value."""
+    removed = REMOVED[key]
+    if isinstance(value, bool) or value != removed.neutral:
+        raise ConfigError(
+            f"{place} is {quote_value(value)}, but {removed.feature} was removed. {advice}{removed.instead}"
+        )
+
+
+def describe_removed(name: str, kind: str) -> str | None:
+    """The end of the error text for a removed "flag" or "keyword". None if `name` was never a setting.
+
+    `name` is a key, its last part, or a short flag.
+    """
+    name = _SHORT_NAMES.get(name, name).replace("train_", "train.", 1)
+    for key, removed in REMOVED.items():
+        if name in (key, key.partition(".")[2]):
+            return f"was removed together with {removed.feature}. Leave the {kind} out.{removed.instead}"
+    return None

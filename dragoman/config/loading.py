@@ -13,10 +13,21 @@ from typing import Any
 
 import tomli_w
 
-from dragoman.config import history
 from dragoman.config.checking import check_config, check_shape
-from dragoman.config.fields import SETTINGS, TABLES, SettingValue, did_you_mean, quote_value, settings_of
-from dragoman.config.history import REMOVED, RENAMED, current_key
+from dragoman.config.fields import (
+    REMOVED,
+    RENAMED,
+    SETTINGS,
+    TABLES,
+    SettingValue,
+    check_removed,
+    current_key,
+    describe_removed,
+    describe_renamed,
+    did_you_mean,
+    quote_value,
+    settings_of,
+)
 from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.config.toml import parse_toml, toml_bytes
 from dragoman.errors import ConfigError, SettingsWarning
@@ -129,8 +140,8 @@ def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse_flag(key: str, text: str) -> _Given:
-    if key in REMOVED:
-        raise ConfigError(history.describe_removed_flag(flag_of(key), key))
+    if removed := describe_removed(key, "flag"):
+        raise ConfigError(f"`{flag_of(key)}` {removed}")
     if key not in SETTINGS:
         raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
     place = f"`{flag_of(key)}`"
@@ -176,7 +187,7 @@ def config_from_dict(table: Mapping[str, Any], origin: str, keep_training: bool 
     Checks each value and the shape of the model. Other rules between settings are for new runs only. Removed settings
     are ignored. With `keep_training`, for a run that may continue, they must have their neutral values.
     """
-    given = _given_by_table(table, origin, checks_removed=keep_training)
+    given = _given_by_table(table, origin, "A run with it cannot continue." if keep_training else None)
     config = _merge(given, Config())
     check_shape(config.model, lambda key: given[key].place if key in given else f"`{key}`")
     return config
@@ -208,10 +219,13 @@ def _merge(given: Mapping[str, _Given], base: Config) -> Config:
     return Config(**tables)
 
 
-def _given_by_table(content: Mapping[str, Any], origin: str, checks_removed: bool = True) -> dict[str, _Given]:
+def _given_by_table(
+    content: Mapping[str, Any], origin: str, if_removed: str | None = "Remove the line."
+) -> dict[str, _Given]:
+    """The settings of a file. `if_removed` is the advice for a removed setting; None: such settings are ignored."""
     given: dict[str, _Given] = {}
     old_keys = []
-    for written, value in _entries(content, origin, checks_removed):
+    for written, value in _entries(content, origin, if_removed):
         key, place = current_key(written), f"`{written}` in {origin}"
         if key in given:
             old = next(each for each in RENAMED if RENAMED[each] == key)
@@ -222,11 +236,11 @@ def _given_by_table(content: Mapping[str, Any], origin: str, checks_removed: boo
         if key != written:
             old_keys.append(written)
     if old_keys:
-        warnings.warn(history.describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
+        warnings.warn(describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
     return given
 
 
-def _entries(content: Mapping[str, Any], origin: str, checks_removed: bool) -> Iterator[tuple[str, object]]:
+def _entries(content: Mapping[str, Any], origin: str, if_removed: str | None) -> Iterator[tuple[str, object]]:
     """The keys of a file, such as ``train.max_steps``, and their values, without removed settings."""
     for table, values in content.items():
         if table not in TABLES and not isinstance(values, Mapping):
@@ -243,8 +257,8 @@ def _entries(content: Mapping[str, Any], origin: str, checks_removed: bool) -> I
             key = f"{table}.{name}"
             if key not in REMOVED:
                 yield key, value
-            elif checks_removed:
-                history.check_removed(key, value, f"`{key}` in {origin}")
+            elif if_removed is not None:
+                check_removed(key, value, f"`{key}` in {origin}", if_removed)
 
 
 def _nearest_setting(key: str) -> str:

@@ -121,7 +121,6 @@ def adapt_recipe(recipe: Config, requested: Config, names_preset: bool) -> Confi
     - The rate of noam is a factor: 1 as in the paper, or 0.1 for fine-tuning.
     - The warm-up fits into the steps of the run.
     - At most `train.keep_checkpoints` checkpoints are averaged.
-    - Teachers switch BPE dropout off, because they score each text once.
     - If `requested` names a preset (`names_preset`), a new model gets the rate of the recipe for that size.
     """
     train, requested_train = recipe.train, requested.train
@@ -137,8 +136,6 @@ def adapt_recipe(recipe: Config, requested: Config, names_preset: bool) -> Confi
     if requested_train.max_steps:
         train = replace(train, schedule=requested_train.schedule)
         train = replace(fit_warmup(train, requested_train.max_steps), schedule=recipe.train.schedule)
-    if requested_train.teachers:
-        recipe = replace(recipe, tokenizer=replace(recipe.tokenizer, bpe_dropout=0.0))
     return replace(recipe, train=replace(train, average_last=min(train.average_last, requested_train.keep_checkpoints)))
 
 

@@ -181,6 +181,25 @@ class ModelSettings:
     attention_bias: bool = setting(True, "Biases in the attention projections")
     projection_bias: bool = setting(True, "Bias in the projection to the vocabulary")
 
+    @property
+    def position_limit(self) -> int | None:
+        """The most positions of a sequence. None without learned positions: then there is no limit."""
+        return self.max_positions if self.positions == "learned" else None
+
+    def longest_text(self, most: int) -> int:
+        """The most tokens of a text for which the model has positions, with one for eos.
+
+        Parameters
+        ----------
+        most
+            The result if the model has more positions, or no limit.
+
+        Returns
+        -------
+        int
+        """
+        return most if self.position_limit is None else min(most, self.max_positions - 1)
+
 
 PRESETS: dict[str, ModelSettings] = {name: ModelSettings(preset=name) for name in _PRESET_ROWS}  # type: ignore[arg-type]
 
@@ -230,12 +249,6 @@ class TrainSettings:
     weight_decay: float = setting(0.0, "Decoupled weight decay (AdamW)", minimum=0.0)
     label_smoothing: float = setting(
         0.1, "Share of the probability mass spread over the vocabulary (section 5.4)", minimum=0.0, maximum=0.9
-    )
-    teachers: str = setting(
-        "", "Ensemble of models to learn from, comma-separated, with one tokenizer (Kim & Rush 2016)"
-    )
-    teacher_weight: float = setting(
-        0.5, "Weight of the teachers in the labels; 1: teachers alone", above=0.0, maximum=1.0
     )
     clip_norm: float = setting(1.0, "Maximum norm of the gradients; 0: no limit", minimum=0.0)
     precision: Literal["auto", "float32", "bfloat16"] = setting(

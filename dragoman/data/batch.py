@@ -5,9 +5,11 @@ from dataclasses import dataclass, fields
 from operator import index
 from typing import SupportsIndex
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.data.pairs import Ids
 from dragoman.devices.checks import check_ids, check_lengths
 from dragoman.display import shape_text
 from dragoman.errors import DataError
@@ -28,9 +30,6 @@ class Batch:
         Target ids (B, T + 1): bos, the text, eos and padding.
     tgt_lengths
         Number of target ids with eos but without bos (B,). These are the lengths of `decoder_input` and of `labels`.
-    soft_ids, soft_probs
-        With teachers, their predictions for each label (B, T, K): tokens and probabilities in float32, which sum to 1,
-        or to 0 at padding.
 
     Raises
     ------
@@ -42,8 +41,6 @@ class Batch:
     src_lengths: Tensor
     tgt_ids: Tensor
     tgt_lengths: Tensor
-    soft_ids: Tensor | None = None
-    soft_probs: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_ids("src_ids", self.src_ids)
@@ -57,8 +54,7 @@ class Batch:
         check_lengths("tgt_lengths", self.tgt_lengths, self.decoder_input)
 
     def __repr__(self) -> str:
-        tensors = ((field.name, getattr(self, field.name)) for field in fields(self))
-        shapes = (f"{name} {shape_text(tensor.shape)}" for name, tensor in tensors if tensor is not None)
+        shapes = (f"{field.name} {shape_text(getattr(self, field.name).shape)}" for field in fields(self))
         return f"<Batch: {', '.join(shapes)}>"
 
     @classmethod
@@ -90,8 +86,8 @@ class Batch:
         """
         targets = [()] * len(src) if tgt is None else tgt
         try:
-            src_ids, src_lengths = pad_ids([[*map(index, row), EOS_ID] for row in src], PAD_ID)
-            tgt_ids, tgt_lengths = pad_ids([[BOS_ID, *map(index, row), EOS_ID] for row in targets], PAD_ID)
+            src_ids, src_lengths = pad_ids(list(map(_whole_numbers, src)), PAD_ID, last=(EOS_ID,))
+            tgt_ids, tgt_lengths = pad_ids(list(map(_whole_numbers, targets)), PAD_ID, (BOS_ID,), (EOS_ID,))
         except TypeError:
             raise DataError("`src` and `tgt` must be lists of lists of ids. Encode texts with a tokenizer.") from None
         return cls(src_ids, src_lengths, tgt_ids, tgt_lengths - 1)
@@ -123,8 +119,7 @@ class Batch:
         -------
         Batch
         """
-        soft = (None if each is None else change(each) for each in (self.soft_ids, self.soft_probs))
-        return Batch(*map(change, (self.src_ids, self.src_lengths, self.tgt_ids, self.tgt_lengths)), *soft)
+        return Batch(*map(change, (self.src_ids, self.src_lengths, self.tgt_ids, self.tgt_lengths)))
 
     def part(self, start: int, stop: int) -> "Batch":
         """Take some rows, without the padding that only other rows need.
@@ -140,8 +135,7 @@ class Batch:
         """
         rows = self.map_tensors(lambda tensor: tensor[start:stop])
         src, tgt = int(rows.src_lengths.max()), int(rows.tgt_lengths.max())
-        soft = (None if each is None else each[:, :tgt] for each in (rows.soft_ids, rows.soft_probs))
-        return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths, *soft)
+        return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths)
 
     def to(self, device: torch.device | str) -> "Batch":
         """Copy the batch to a device. The copy of a pinned batch to a GPU is asynchronous.
@@ -168,10 +162,20 @@ class Batch:
         return self.map_tensors(lambda tensor: tensor.pin_memory())
 
 
-def pad_ids(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Rows of ids as one padded (B, longest) int64 tensor and their lengths (B,)."""
-    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-    padded = torch.full((len(rows), int(lengths.max()) if len(rows) else 0), pad_id, dtype=torch.int64)
-    for number, row in enumerate(rows):
-        padded[number, : len(row)] = torch.as_tensor(row, dtype=torch.int64)
-    return padded, lengths
+def _whole_numbers(row: Iterable[SupportsIndex]) -> Sequence[int] | Ids:
+    """The ids of a row. Raises TypeError if one is not a whole number."""
+    return row if isinstance(row, np.ndarray) and row.dtype.kind in "iu" else [*map(index, row)]
+
+
+def pad_ids(
+    rows: Sequence[Sequence[int] | Ids], pad_id: int, first: Sequence[int] = (), last: Sequence[int] = ()
+) -> tuple[Tensor, Tensor]:
+    """Rows of `first`, ids and `last` as one padded (B, longest) int64 tensor, and their lengths (B,)."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    width = len(first) + int(lengths.max(initial=0)) + len(last)
+    padded = np.full((len(rows), width), pad_id, np.int64)
+    padded[:, : len(first)] = first
+    for place, row in enumerate(rows):
+        end = len(first) + len(row)
+        padded[place, len(first) : end], padded[place, end : end + len(last)] = row, last
+    return torch.from_numpy(padded), torch.from_numpy(lengths + len(first) + len(last))

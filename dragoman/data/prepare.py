@@ -6,7 +6,7 @@ tokenizer or a relevant setting changes. Text is read in passes and never held i
 
 import gc
 import json
-import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dragoman.config import CORPUS_FILES, Config
-from dragoman.data.identity import IDENTITY, read_identity
-from dragoman.data.store import PairStore, open_if_current, write_store
+from dragoman.data.store import IDENTITY, PairStore, open_if_current, read_identity, write_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
 from dragoman.files import disk_errors, hash_json, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
 from dragoman.records import SentencePair
-from dragoman.text.corpus.augmentation import augment, is_augmented
-from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport
+from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport, augment, is_augmented
 from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, only_shared_sources_error, source_fingerprints
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
@@ -148,8 +146,7 @@ def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -
     if not augmented and not probability:
         return None
     encoded = _encoder(tokenizers, probability, seed)
-    model = config.model
-    most = model.max_positions - 1 if model.positions == "learned" else math.inf
+    most = config.model.longest_text(sys.maxsize)
 
     def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
         before = store.src_text(index), store.tgt_text(index)

@@ -4,10 +4,13 @@ A store is a folder. For each side it has a flat array of ids with offsets and l
 in the same form (BPE dropout needs it in every epoch). Its manifest has the counts, the hash of every file, and a key
 that identifies the inputs. A store is written under another name and renamed when complete, so an existing store is
 complete. Reading uses only the page cache, whatever the number of pairs.
+
+The identity of a run's data: digests of the files it was prepared from, stored beside the prepared data.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -138,15 +141,15 @@ class PairStore:
         src_dtype, tgt_dtype = (np.dtype(name) for name in manifest["id_dtypes"])
         self._src, self._src_offsets = self._map("src", src_dtype)
         self._tgt, self._tgt_offsets = self._map("tgt", tgt_dtype)
-        self.src_lengths: Lengths = memory_map(folder / "src.lengths", _LENGTH)
-        self.tgt_lengths: Lengths = memory_map(folder / "tgt.lengths", _LENGTH)
+        self.src_lengths: Lengths = _memory_map(folder / "src.lengths", _LENGTH)
+        self.tgt_lengths: Lengths = _memory_map(folder / "tgt.lengths", _LENGTH)
         if self.keeps_text:
             self._src_text, self._src_text_offsets = self._map("src_text", _BYTE)
             self._tgt_text, self._tgt_text_offsets = self._map("tgt_text", _BYTE)
 
     def _map(self, name: str, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        values = memory_map(self.folder / f"{name}.{dtype.str[1:]}", dtype)
-        return values, memory_map(self.folder / f"{name}.offsets", _OFFSET)
+        values = _memory_map(self.folder / f"{name}.{dtype.str[1:]}", dtype)
+        return values, _memory_map(self.folder / f"{name}.offsets", _OFFSET)
 
     def __len__(self) -> int:
         return self._num_pairs
@@ -158,11 +161,6 @@ class PairStore:
     def tgt_ids(self, index: int) -> Ids:
         """Target ids of one pair, a view of the file."""
         return _row(self._tgt, self._tgt_offsets, index)
-
-    def label_rows(self, index: int) -> slice:
-        """The rows of a pair's labels (target ids and eos) among the labels of all pairs in order."""
-        pair = int(index)  # a narrow integer of numpy would overflow in the sum
-        return slice(int(self._tgt_offsets[pair]) + pair, int(self._tgt_offsets[pair + 1]) + pair + 1)
 
     def src_text(self, index: int) -> str:
         """Source text of one pair. Raises AttributeError if the store keeps no text."""
@@ -197,7 +195,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def memory_map(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _memory_map(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """A file as a read-only array. A plain view: slicing `np.memmap` itself is ten times slower."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype)
@@ -208,3 +206,18 @@ def _row(values: npt.NDArray[Any], offsets: npt.NDArray[np.int64], index: int) -
     if not 0 <= index < len(offsets) - 1:
         raise IndexError(f"pair {index} of {len(offsets) - 1}")
     return values[offsets[index] : offsets[index + 1]]
+
+
+IDENTITY = "corpus.json"
+
+
+def read_identity(path: Path) -> dict[str, Any]:
+    """Read the identity that data preparation wrote. Raises DataError if the file is damaged."""
+    with suppress(ValueError, KeyError, TypeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found["key"], str) and {"test", "files"} <= set(found) and isinstance(found["files"], dict):
+            return dict(found)
+    raise DataError(
+        f"{path} is damaged: it does not list the files that this run started with. If these files have not changed, "
+        "delete it and repeat the command."
+    )

@@ -9,15 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from dragoman.data.batch import Batch
 from dragoman.data.batching import PADDING_SLACK, check_budget, epoch_batches, micro_batches, smallest_micro_batch
 from dragoman.data.pairs import Ids, Pairs
-from dragoman.data.soft_targets import SoftRow, SoftTargets
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 
 Encode: TypeAlias = Callable[[int, int], tuple[Sequence[int], Sequence[int]]]
 """``encode(index, epoch) -> (src_ids, tgt_ids)``: a pure function that replaces the stored ids of a pair."""
@@ -91,20 +87,10 @@ class StepBatches:
         return self.epochs_before + 1 / self.steps_in_epoch
 
 
-def collate(src_rows: Sequence[Ids], tgt_rows: Sequence[Ids], soft_rows: Sequence[SoftRow] = ()) -> Batch:
-    """Make a `Batch` of rows without control ids: adds eos to the sources, bos and eos to the targets.
-
-    `soft_rows` are the soft targets of each row, eos included, if there are teachers.
-    """
-    src_ids, src_lengths = _pad(src_rows, first=())
-    tgt_ids, tgt_lengths = _pad(tgt_rows, first=(BOS_ID,))
-    return Batch(src_ids, src_lengths, tgt_ids, tgt_lengths - 1, *_pad_soft_rows(soft_rows))
-
-
 def load_batch(pairs: Pairs, indices: npt.NDArray[np.integer]) -> Batch:
     """The given pairs of a data set as a `Batch`, in the order of `indices`."""
     chosen = indices.tolist()
-    return collate([pairs.src_ids(index) for index in chosen], [pairs.tgt_ids(index) for index in chosen])
+    return Batch.from_ids([pairs.src_ids(index) for index in chosen], [pairs.tgt_ids(index) for index in chosen])
 
 
 class BatchStream(Iterator[StepBatches]):
@@ -124,8 +110,6 @@ class BatchStream(Iterator[StepBatches]):
         Replaces the stored ids (BPE dropout, augmentation). The stored lengths still determine the pairs of a step, so
         its target tokens may exceed `batch_tokens` if the new ids are longer. A pair that would exceed
         `micro_batch_tokens` keeps its stored ids.
-    soft
-        The teachers' predictions for the stored ids. Excludes `encode`.
     delivery
         The share of this process, and how batches are built.
 
@@ -143,11 +127,8 @@ class BatchStream(Iterator[StepBatches]):
         plan: StepPlan,
         start: Position = Position(),
         encode: Encode | None = None,
-        soft: SoftTargets | None = None,
         delivery: Delivery = Delivery(),
     ) -> None:
-        if soft is not None and encode is not None:
-            raise ValueError("`soft` has predictions for the stored ids, so `encode` must be None")
         if not len(pairs):
             raise DataError("There are no training pairs. Check the counts of cleaning and the corpus files.")
         check_budget(pairs, plan.batch_tokens)
@@ -156,8 +137,7 @@ class BatchStream(Iterator[StepBatches]):
                 f"`train.micro_batch_tokens` is {plan.micro_batch_tokens}, but the longest side of a training pair has "
                 f"{needed} tokens. Set it to at least {needed}, or lower `data.max_tokens`."
             )
-        self._pairs, self._plan, self._encode, self._soft = pairs, plan, encode, soft
-        self._delivery = delivery
+        self._pairs, self._plan, self._encode, self._delivery = pairs, plan, encode, delivery
         self.position = start
         self._closing = threading.Event()
         self._ready: queue.Queue[StepBatches | BaseException] = queue.Queue(maxsize=delivery.steps_ahead)
@@ -225,13 +205,9 @@ class BatchStream(Iterator[StepBatches]):
         rows = [self._rows(index, position.epoch) for index in indices.tolist()]
         src_lengths, tgt_lengths = ([len(row[side]) for row in rows] for side in (0, 1))
         cuts = micro_batches(src_lengths, tgt_lengths, self._plan.micro_batch_tokens, self._plan.padding_slack)
-        soft, delivery = self._soft, self._delivery
+        delivery = self._delivery
         batches = tuple(
-            collate(
-                [rows[row][0] for row in chosen],
-                [rows[row][1] for row in chosen],
-                [] if soft is None else [soft.row(indices[row]) for row in chosen],
-            )
+            Batch.from_ids([rows[row][0] for row in chosen], [rows[row][1] for row in chosen])
             for chosen in (cut.tolist() for cut in cuts[delivery.rank :: delivery.world_size])
         )
         if delivery.pin_memory:
@@ -244,30 +220,3 @@ class BatchStream(Iterator[StepBatches]):
             if max(len(src), len(tgt)) < self._plan.micro_batch_tokens:
                 return np.asarray(src, np.int64), np.asarray(tgt, np.int64)
         return self._pairs.src_ids(index), self._pairs.tgt_ids(index)
-
-
-def _pad_soft_rows(rows: Sequence[SoftRow]) -> tuple[Tensor, ...]:
-    """Tokens and probabilities of all rows, (B, longest, K) each. () if there are no rows."""
-    if not rows:
-        return ()
-    shape = len(rows), max(len(row.ids) for row in rows), rows[0].ids.shape[1]
-    ids, probs = np.full(shape, PAD_ID, np.int64), np.zeros(shape, np.float32)
-    for index, row in enumerate(rows):
-        ids[index, : len(row.ids)], probs[index, : len(row.ids)] = row.ids, row.probs
-    sums = probs.sum(2, keepdims=True)
-    np.divide(probs, sums, where=sums > 0, out=probs)  # the stored probabilities are rounded
-    return torch.from_numpy(ids), torch.from_numpy(probs)
-
-
-def _pad(rows: Sequence[Ids], first: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Rows of `first`, ids and eos, padded: (B, longest) int64, and their full lengths (B,)."""
-    extra = len(first) + 1
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    width = int(lengths.max(initial=0)) + extra
-    padded = np.full((len(rows), width), PAD_ID, np.int64)
-    padded[:, : len(first)] = first
-    places = np.arange(width - len(first)) < lengths[:, None]
-    if len(rows):
-        padded[:, len(first) :][places] = np.concatenate(rows)
-    padded[np.arange(len(rows)), lengths + len(first)] = EOS_ID
-    return torch.from_numpy(padded), torch.from_numpy(lengths + extra)

@@ -1,6 +1,12 @@
-"""The precision of a search on a device. CPUs are known without torch if there is machine code for them."""
+"""The device of a name, and the precision of a search on it. CPUs are known without torch if they have machine code.
 
-from dragoman.errors import ConfigError, require_torch
+Choice of a device by name. On machines without a GPU it does not import torch, which takes seconds.
+"""
+
+import os
+import sys
+
+from dragoman.errors import ConfigError, has_torch, require_torch
 from dragoman.kernels import library, processor, tiles
 
 _BFLOAT16 = {"avx512bf16", "amx-bf16", "bf16"}
@@ -58,3 +64,28 @@ def precisions_of_torch(device: str) -> set[str]:
     capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)() if device == "cpu" else {}
     has_bytes = capabilities.get("avx512_vnni") or capabilities.get("amx_int8")
     return found | ({"int8"} if has_bytes and hasattr(torch.ops.onednn, "qlinear_pointwise") else set())
+
+
+# Files that the drivers of GPUs make: NVIDIA's, on Jetson and in WSL, and AMD's.
+_DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
+
+
+def choose_device(name: str, setting: str = "--device") -> str:
+    """The name of torch's device called `name`. "auto" selects the first available of cuda, mps and cpu.
+
+    Raises ConfigError, which names `setting`, if this machine does not have the device, and MissingExtraError if torch
+    is not installed.
+    """
+    if name == "cpu" or (name == "auto" and not _may_have_gpu()):
+        return "cpu"
+    require_torch(f"`{setting} {name}`")
+    from dragoman.devices.device import resolve_device
+
+    return str(resolve_device(name, setting))
+
+
+def _may_have_gpu() -> bool:
+    """Whether only torch can tell if there is a GPU that it can use."""
+    if sys.modules.get("torch") is not None:
+        return True
+    return has_torch() and (sys.platform != "linux" or any(map(os.path.exists, _DRIVER_FILES)))

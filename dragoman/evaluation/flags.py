@@ -5,6 +5,8 @@ A flag means "check this", not "this is wrong". Every rule takes time linear in 
 The translator computes `flags_of` if a caller requests flags (`dragoman translate --flags`, the server's /v1).
 `text_flags` needs no model, so the verdict of a training also applies it to references: a kind of flag that references
 have too is not a fault of the model. Thresholds are the same for all languages, which only `_length` and `_WORD` adapt.
+
+Sentences that a translation lost, found from the texts alone.
 """
 
 import math
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.languages import main_language
 from dragoman.records import Translation
+from dragoman.text.tokenization.sentence_splitting import split_sentences
 
 if TYPE_CHECKING:
     from dragoman.text.documents.protected_spans import ProtectedSpan
@@ -96,7 +99,6 @@ def text_flags(src: str, tgt: str, languages: tuple[str, str] = ("", "")) -> tup
     A loop counts only if the source has none: a song may repeat itself.
     """
     # Imported here, because `translate` without flags starts sooner without their tables.
-    from dragoman.evaluation.lost_sentences import loses_sentence
     from dragoman.evaluation.quantities import quantities_differ
 
     src_words, tgt_words = (_WORD.findall(text.casefold()) for text in (src, tgt))
@@ -202,3 +204,29 @@ def is_unsure(translation: Translation) -> bool:
         return False
     lowest = min(log_probs) + math.log(max(len(log_probs), _UNSURE_TOKENS))
     return sum(log_probs) / len(log_probs) < _UNSURE_LOG_PROB or lowest < _UNSURE_LOWEST
+
+
+_ENDS = frozenset(".!?…।॥؟۔։።។。！？｡")
+_SHARE = 0.5
+"""The output must be shorter by this share of the lost sentences. People who join sentences keep their words."""
+
+
+def loses_sentence(src: str, tgt: str, length: Callable[[str], int]) -> bool:
+    """Whether the translation has fewer sentences than the source, and is too short to have joined them.
+
+    Languages without marks at the end of a sentence cannot be judged, so an output without one never counts.
+    """
+    sentences = _sentences(src)
+    if len(sentences) < 2 or _ENDS.isdisjoint(tgt):
+        return False
+    lost = len(sentences) - len(_sentences(tgt))
+    return lost > 0 and length(tgt) <= length(src) - _SHARE * sum(sorted(map(length, sentences))[:lost])
+
+
+def count_sentences(text: str) -> int:
+    """The number of sentences in a text, 0 if it is blank."""
+    return len(_sentences(text))
+
+
+def _sentences(text: str) -> list[str]:
+    return [sentence for sentence in split_sentences(text) if sentence.strip()]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import SETTINGS, Config, DataSettings, InferenceSettings, check_config
-from dragoman.config.fields import SettingValue, did_you_mean
-from dragoman.config.history import RENAMED
+from dragoman.config.fields import RENAMED, SettingValue, did_you_mean
 from dragoman.counting import count_items, counting, start_window
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError, ModelError
@@ -178,7 +177,7 @@ class Translator:
                 "Train them on the same text with different values of `train.seed`, or translate with one model."
             )
         weights = [model.weights for model in models]
-        longest = min(_max_src_tokens(model.weights, model.config.data.max_tokens) for model in models)
+        longest = min(each.config.model.longest_text(each.config.data.max_tokens) for each in models)
         aligner = Aligner(weights, first.tokenizers)
         return cls(search or Engines(weights), first.tokenizers, settings, longest, aligner, models)
 
@@ -503,8 +502,3 @@ def _setting_hint(name: str) -> str:
         return f" It is now `{new.partition('.')[2]}`."
     names = [setting.name for setting in SETTINGS.values() if setting.table == "inference"]
     return did_you_mean(name, names) or f" The settings are {', '.join(names)}."
-
-
-def _max_src_tokens(weights: Weights, max_tokens: int) -> int:
-    """The longest source without eos that the model was trained on and has positions for, in tokens."""
-    return max_tokens if weights.max_positions is None else min(max_tokens, weights.max_positions - 1)

@@ -201,7 +201,7 @@ class Transformer(nn.Module):
     @property
     def max_positions(self) -> int | None:
         """Length of the longest sequence that the model can read or write, in tokens. None: no limit."""
-        return self.settings.max_positions if self.settings.positions == "learned" else None
+        return self.settings.position_limit
 
     def forward(
         self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"], tgt_ids: Int64[Tensor, "B T"]

@@ -14,15 +14,15 @@ from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
-from dragoman.training.averaging import best_steps
 from dragoman.training.fitting import fit_settings
-from dragoman.training.run.checkpoint import card_of, save_checkpoint
+from dragoman.training.run.checkpoint import best_steps, card_of, save_checkpoint
 from dragoman.training.run.limits import TrainingPace, limit_notes, pace_note
 from dragoman.training.run.log import perplexity
+from dragoman.training.run.run_folder import ValidationRecord
 from dragoman.training.run.signals import Interrupted, StopRequest
-from dragoman.training.run.state import ValidationRecord
 from dragoman.training.run.watchdog import ValidationLosses, Verdict
 from dragoman.training.session import TrainingSession
+from dragoman.training.step.dropout import cpu_seeds, torch_seed
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.memory import (
     free_bytes,
@@ -32,9 +32,7 @@ from dragoman.training.step.memory import (
     padding_slack,
     plan_memory,
 )
-from dragoman.training.step.optimizer import optimizer_tensors
-from dragoman.training.step.schedule import learning_rate
-from dragoman.training.step.seeds import cpu_seeds, torch_seed
+from dragoman.training.step.optimizer import learning_rate, optimizer_tensors
 from dragoman.training.step.sharding import ShardedModel, whole
 from dragoman.training.validation import guessing_loss
 
@@ -111,7 +109,7 @@ class Loop:
         delivery = Delivery(rank=processes.rank, world_size=processes.count, pin_memory=on_gpu)
         position = Position(self.state.epoch, self.state.step_in_epoch)
         session = self.session
-        return BatchStream(session.train, plan, position, session.encode, soft=session.soft, delivery=delivery)
+        return BatchStream(session.train, plan, position, session.encode, delivery)
 
     def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:
         """Forecast the memory, try the batch that needs the most, and return the tokens per micro-batch."""

@@ -11,13 +11,11 @@ import numpy as np
 from dragoman.bundle import Model
 from dragoman.config import Config, TrainSettings
 from dragoman.data.pairs import Pairs
-from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.stream import Encode
 from dragoman.model.transformer import Transformer
 from dragoman.training.distributed import SINGLE_PROCESS, Processes
 from dragoman.training.run.log import RunLog, perplexity
-from dragoman.training.run.run_folder import RunFolder
-from dragoman.training.run.state import TrainState
+from dragoman.training.run.run_folder import RunFolder, TrainState
 from dragoman.training.step.memory import MemoryPlan, memory_errors
 from dragoman.training.step.sharding import ShardedModel
 from dragoman.training.validation import dev_loss
@@ -49,8 +47,6 @@ class TrainingSession:
         Encodes pairs again in each epoch (augmentation, BPE dropout). Without it, training uses the stored ids.
     processes : Processes
         The processes of the run. By default there is one.
-    soft : SoftTargets, optional
-        The predictions of teachers for the stored ids.
     fits : mapping of str to float
         The settings that the run may fit to its limits, by key, and their values before they were fitted.
     freeze : callable
@@ -71,7 +67,6 @@ class TrainingSession:
     log: RunLog
     encode: Encode | None = None
     processes: Processes = SINGLE_PROCESS
-    soft: SoftTargets | None = None
     fits: Mapping[str, float] = field(default_factory=dict)
     freeze: Callable[[Config], None] = lambda config: None
     state: TrainState = field(default_factory=TrainState)

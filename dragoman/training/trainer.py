@@ -6,12 +6,11 @@ from dataclasses import replace
 import torch
 
 from dragoman.bundle import Weights
-from dragoman.devices.memory import keep_freed_memory
+from dragoman.devices.threads import keep_freed_memory
 from dragoman.files import remove_folder
-from dragoman.training.averaging import means_of
 from dragoman.training.fitting import refit_settings
 from dragoman.training.loop import Diverged, Loop
-from dragoman.training.run.checkpoint import card_of, restore_latest, set_weights
+from dragoman.training.run.checkpoint import card_of, means_of, restore_latest, set_weights
 from dragoman.training.run.limits import check_disk, kept_bytes, validations_until
 from dragoman.training.run.signals import catch_signals
 from dragoman.training.session import TrainingSession

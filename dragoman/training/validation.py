@@ -68,8 +68,7 @@ def fitting(
     Without this limit, one line that is a whole book would take longer than all other pairs together.
     """
     longest = np.maximum(pairs.src_lengths[indices], pairs.tgt_lengths[indices])
-    limit = max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)
-    fits: npt.NDArray[np.bool_] = longest <= limit
+    fits: npt.NDArray[np.bool_] = longest <= model.settings.longest_text(max_tokens)
     return fits
 
 

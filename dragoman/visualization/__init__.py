@@ -11,37 +11,41 @@ from dragoman.errors import needs_train_extra
 
 if TYPE_CHECKING:
     from dragoman.visualization.diagrams.attention_diagrams import plot_attention, plot_multi_head_attention
-    from dragoman.visualization.diagrams.beam_diagram import plot_beam_tree
-    from dragoman.visualization.diagrams.one_layer import plot_layer
-    from dragoman.visualization.diagrams.prediction import plot_next_token
-    from dragoman.visualization.diagrams.whole_model import plot_stacks, plot_transformer
-    from dragoman.visualization.figures.attention_figures import plot_heads, plot_untrained_and_trained
-    from dragoman.visualization.figures.curves import plot_initializations, plot_training_curves
-    from dragoman.visualization.figures.encodings import plot_encoding_curves, plot_encodings
+    from dragoman.visualization.diagrams.decoding_diagrams import plot_beam_tree, plot_next_token
+    from dragoman.visualization.diagrams.model_diagrams import plot_layer, plot_stacks, plot_transformer
+    from dragoman.visualization.figures.attention_figures import plot_heads, plot_masks, plot_untrained_and_trained
     from dragoman.visualization.figures.figure import save_figure
     from dragoman.visualization.figures.lengths import plot_lengths
-    from dragoman.visualization.figures.masks import plot_masks
-    from dragoman.visualization.figures.parameters import parameter_shares, plot_parameter_shares
-    from dragoman.visualization.figures.schedules import plot_schedule, plot_schedules
-    from dragoman.visualization.figures.smoothing import plot_smoothed_targets, target_distributions
-    from dragoman.visualization.figures.summary import plot_summary
+    from dragoman.visualization.figures.model_figures import (
+        parameter_shares,
+        plot_encoding_curves,
+        plot_encodings,
+        plot_parameter_shares,
+        plot_summary,
+    )
+    from dragoman.visualization.figures.training_figures import (
+        plot_initializations,
+        plot_schedule,
+        plot_schedules,
+        plot_smoothed_targets,
+        plot_training_curves,
+        target_distributions,
+    )
     from dragoman.visualization.report.run_figures import plot_run
 
 _MODULES = {
-    "diagrams.whole_model": ("plot_transformer", "plot_stacks"),
-    "diagrams.one_layer": ("plot_layer",),
+    "diagrams.model_diagrams": ("plot_transformer", "plot_stacks", "plot_layer"),
     "diagrams.attention_diagrams": ("plot_attention", "plot_multi_head_attention"),
-    "diagrams.prediction": ("plot_next_token",),
-    "figures.attention_figures": ("plot_heads", "plot_untrained_and_trained"),
-    "diagrams.beam_diagram": ("plot_beam_tree",),
-    "figures.encodings": ("plot_encodings", "plot_encoding_curves"),
-    "figures.masks": ("plot_masks",),
-    "figures.parameters": ("plot_parameter_shares", "parameter_shares"),
-    "figures.summary": ("plot_summary",),
-    "figures.schedules": ("plot_schedules", "plot_schedule"),
-    "figures.smoothing": ("plot_smoothed_targets", "target_distributions"),
+    "diagrams.decoding_diagrams": ("plot_next_token", "plot_beam_tree"),
+    "figures.attention_figures": ("plot_heads", "plot_untrained_and_trained", "plot_masks"),
+    "figures.model_figures": (
+        *("plot_encodings", "plot_encoding_curves", "plot_parameter_shares", "parameter_shares", "plot_summary"),
+    ),
+    "figures.training_figures": (
+        *("plot_schedules", "plot_schedule", "plot_smoothed_targets", "target_distributions"),
+        *("plot_training_curves", "plot_initializations"),
+    ),
     "report.run_figures": ("plot_run",),
-    "figures.curves": ("plot_training_curves", "plot_initializations"),
     "figures.lengths": ("plot_lengths",),
     "figures.figure": ("save_figure",),
 }

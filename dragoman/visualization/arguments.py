@@ -1,12 +1,18 @@
-"""Checks of the arguments of figures. Each raises ConfigError with the parameter, its value, and what is expected."""
+"""Checks of the arguments of figures, and the models in them. Errors are those of settings."""
 
 import operator
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dragoman.config.fields import Setting, did_you_mean, quote_value
 from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.bundle import Model
+    from dragoman.inference.translator import Translator
+    from dragoman.model.transformer import Transformer
 
 
 def check_count(name: str, value: object, minimum: int = 1, maximum: int | None = None) -> int:
@@ -73,3 +79,41 @@ def _check(setting: Setting, value: object) -> object:
     if not isinstance(value, bool | int | float | str | None):
         raise wrong_type(setting.name, "a whole number" if setting.kind is int else "a number", value)
     return setting.check(value, f"`{setting.name}`")
+
+
+OneTranslator: TypeAlias = "Translator | Model"
+"""A translator, or one model of an ensemble."""
+
+
+def transformer_of(model: object) -> "Transformer":
+    """The Transformer that is given, or that translates."""
+    from dragoman.bundle import Model
+    from dragoman.inference.translator import Translator
+    from dragoman.model.transformer import Transformer
+
+    if isinstance(model, Transformer):
+        return model
+    if not isinstance(model, Translator | Model):
+        expected = "a Transformer, a translator or ModelSettings"
+        raise wrong_type("model", expected, model, "Load a translator with `dragoman.load`.")
+    return model_of(model, "model").transformer
+
+
+def model_of(translator: object, name: str = "translator") -> "Model":
+    """The model of a translator, with its tokenizers, and with the translator's settings of the search.
+
+    An ensemble has several models, of which the caller chooses one.
+    """
+    from dragoman.bundle import Model
+    from dragoman.inference.translator import Translator
+
+    if isinstance(translator, Model):
+        return translator
+    if not isinstance(translator, Translator):
+        raise wrong_type(name, "a translator", translator, "Load one with `dragoman.load`.")
+    models = translator.models
+    if len(models) > 1:
+        raise ConfigError(f"`{name}` is an ensemble of {len(models)} models. Give one, such as `{name}.models[0]`.")
+    if not models:
+        raise ConfigError(f"`{name}` has a search, but no model to look into. Load one with `dragoman.load`.")
+    return replace(models[0], config=replace(models[0].config, inference=translator.settings))

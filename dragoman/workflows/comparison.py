@@ -15,8 +15,7 @@ from dragoman.bundle.card import read_card
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import Comparison, compare_outputs
-from dragoman.evaluation.metrics import tokenizer_for
-from dragoman.evaluation.outputs import without_columns
+from dragoman.evaluation.metrics import tokenizer_for, without_columns
 from dragoman.languages import name_with_code
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import check_direction, read_side, texts_of_side
@@ -112,7 +111,6 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
     ModelError
         If a model is missing or damaged.
     """
-    request.models.check()
     test = read_test(request.src, request.ref, request.layout, known=_model_languages(request))
     training_text = _open_training_text(request, test) if request.train else None
     written = _read_translations(request, len(test.sources), progress)

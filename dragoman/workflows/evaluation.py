@@ -18,8 +18,7 @@ from dragoman.config.loading import flag_of
 from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
-from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for
-from dragoman.evaluation.outputs import without_columns, writing_differences
+from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for, without_columns, writing_differences
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import (
     check_direction,
@@ -174,7 +173,6 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         If the model is missing or damaged.
     """
     _check(request)
-    request.model.check()
     findings: list[PhenomenonCount] = []
     if request.hyp:
         test, hypotheses = _read_translated_test(request, progress)

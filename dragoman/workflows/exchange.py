@@ -90,7 +90,7 @@ def export_model(
         The number format of the embeddings for "int8". With float32, the model translates exactly as the original does
         with int8. With int8, it is smaller.
     progress
-        Receives notes about the model folder and the exported model.
+        Receives notes about the model folder, and about what a format cannot hold.
 
     Returns
     -------
@@ -122,5 +122,5 @@ def export_model(
         for note in export_marian(loaded, folder):
             progress.note(note)
     else:
-        progress.note(f"{quantization}: {export_ctranslate2(loaded, folder, quantization)}")
+        export_ctranslate2(loaded, folder, quantization)
     return folder

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.config import Config, InferenceSettings, read_config, read_given
-from dragoman.errors import ConfigError, ModelError
+from dragoman.errors import ModelError
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
     from dragoman.bundle import Model
     from dragoman.inference.translator import Translator
-
-ENGINES = ("dragoman", "ctranslate2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +30,24 @@ class ModelRequest:
         Settings by key, as text, such as ``{"inference.beam_size": "4"}``.
     device
         "auto", "cpu", "cuda" or another device of torch.
-    engine
-        One of `ENGINES`: our own engine, or "ctranslate2".
     hint
         A sentence to append to the error about a path that does not exist.
     translator
-        A loaded translator instead of `paths`, `device` and `engine`.
+        A loaded translator instead of `paths` and `device`.
+
+    Raises
+    ------
+    ConfigError
+        If an override is invalid for every model.
     """
 
     paths: tuple[str, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
-    engine: str = ENGINES[0]
     hint: str = ""
     translator: "Translator | None" = None
 
-    def check(self) -> None:
-        """Raise ConfigError for overrides that are invalid for every model, before loading one."""
+    def __post_init__(self) -> None:
         read_given([], self.overrides)
 
 
@@ -101,7 +100,7 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     Parameters
     ----------
     request
-        The model, its device and engine, and the settings to override.
+        The model, its device, and the settings to override.
     progress
         Receives a note about the model folder that is used of a run.
 
@@ -115,7 +114,7 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     ModelError
         If a model is missing or damaged, or if the models of an ensemble do not fit together.
     ConfigError
-        If a setting is invalid, or if the engine does not support it.
+        If a setting is invalid.
 
     Examples
     --------
@@ -127,9 +126,7 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     own = first.config.inference if translator is None else translator.settings
     loaded = read_config([], request.overrides, Config(inference=own))
     settings = loaded.config.inference
-    if request.engine == "ctranslate2":
-        translator = _with_ctranslate2(models, settings)
-    elif translator is None:
+    if translator is None:
         from dragoman.inference.engines import check_engine
         from dragoman.inference.translator import Translator
 
@@ -155,11 +152,3 @@ def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence
     from dragoman.bundle import Model
 
     return [Model.load(find_folder(path, progress), request.device) for path in request.paths]
-
-
-def _with_ctranslate2(models: "Sequence[Model]", settings: InferenceSettings) -> "Translator":
-    from dragoman.exchange.ctranslate2_engine import ctranslate2_translator
-
-    if len(models) > 1:
-        raise ConfigError(f"`--engine ctranslate2` takes one model, but {len(models)} are named. Name one.")
-    return ctranslate2_translator(models[0], settings.precision)

@@ -107,8 +107,8 @@ def _translate_test(run_folder: Path, trained: "Model", progress: Progress) -> "
     """Translate the test set of a run, or else its validation data. Returns None if both are gone."""
     from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import ReportedTest
+    from dragoman.visualization.report.report_sentences import cross_attention_of
     from dragoman.visualization.report.run_facts import open_stored_part
-    from dragoman.visualization.report.word_weights import cross_attention_of
 
     for part, name in (("test", "test"), ("dev", "validation")):
         if store := open_stored_part(run_folder, part):

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.bundle import Model
-from dragoman.visualization.inspection.inspection import Inspection
-from dragoman.visualization.inspection.inspection_page import inspection_page
+from dragoman.visualization.inspection.inspection import Inspection, inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
 
 TEXT = "one two three. four Bahnhof"

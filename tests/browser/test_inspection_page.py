@@ -10,9 +10,9 @@ import torch
 from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.text.tokenization.words import Word
+from dragoman.visualization.inspection.attributions import decode_weights, encode_weights
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
-from dragoman.visualization.inspection.weights import decode_weights, encode_weights
 
 Open = Callable[..., Any]
 HOSTILE = "</script><script>window.hacked=1;alert(1)</script><img src=x onerror=alert(2)> \u202eone"

@@ -5,7 +5,7 @@ import pytest
 from dragoman.bundle import Model
 from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
-from dragoman.visualization.inspection.inspection_page import inspection_page
+from dragoman.visualization.inspection.inspection import inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
 
 

@@ -22,16 +22,15 @@ from transformers.utils import logging
 
 from dragoman.bundle import Model
 from dragoman.data.batch import pad_ids
-from dragoman.exchange.ctranslate2_check import SUPPRESSED
-from dragoman.exchange.ctranslate2_export import export_ctranslate2
+from dragoman.exchange.ctranslate2_export import export_ctranslate2, tokens_of
 from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import import_marian
-from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 from dragoman.text.tokenization.tokenizer import Tokenizer
+from tests.contract.ctranslate2_agreement import SUPPRESSED, agreement_of
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -78,7 +77,8 @@ def quiet() -> None:
 @pytest.fixture(scope="module")
 def engine(imported: Model, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("exported") / "model"
-    agreement = export_ctranslate2(imported, folder, "float32")
+    export_ctranslate2(imported, folder, "float32")
+    agreement = agreement_of(folder, imported)
     assert agreement.equal == agreement.total
     return ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
 

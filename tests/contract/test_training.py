@@ -26,10 +26,9 @@ from dragoman.records import SentencePair
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.training import loop
-from dragoman.training.averaging import means_of
 from dragoman.training.distributed import Processes
 from dragoman.training.loop import Loop
-from dragoman.training.run.checkpoint import set_weights
+from dragoman.training.run.checkpoint import means_of, set_weights
 from dragoman.training.run.log import LogLines, RunLog
 from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.run.signals import Interrupted

@@ -19,9 +19,8 @@ from dragoman.errors import DragomanError
 from dragoman.files import verify_folder
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
-from dragoman.training.run.log import RunLog
+from dragoman.training.run.log import Board, RunLog
 from dragoman.training.run.run_folder import RunFolder
-from dragoman.training.run.tensorboard import Board
 from dragoman.training.session import TrainingSession
 from dragoman.training.step.gradients import Gradients
 

@@ -23,10 +23,10 @@ from dragoman.text.corpus.cleaning import Cleaner
 from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.evidence import WordTable
+from dragoman.text.doctor.findings import Tallies
 from dragoman.text.doctor.language_findings import language_findings
 from dragoman.text.doctor.overlap import FEWEST_WORDS, Overlap
 from dragoman.text.doctor.slides import compare_sides
-from dragoman.text.doctor.tallies import Tallies
 from dragoman.text.lines import join_lines, read_lines
 from dragoman.text.tokenization.sentence_splitting import split_to_fit
 from tests.soak.conftest import Report

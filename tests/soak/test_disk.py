@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from dragoman.bundle import weights
 from dragoman.errors import DragomanError
 from dragoman.training.run.checkpoint import save_checkpoint
-from dragoman.training.run.state import TrainState, ValidationRecord
+from dragoman.training.run.run_folder import TrainState, ValidationRecord
 from dragoman.training.session import TrainingSession
 from dragoman.training.step.optimizer import build_optimizer, optimizer_tensors
 from dragoman.training.trainer import fit

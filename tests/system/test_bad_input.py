@@ -91,6 +91,8 @@ def test_different_line_counts(train: Run, tmp_path: Path) -> None:
         ),
         (["--train.device", "warp"], ["train.device", "warp"]),
         (["--train.batch-tokens", "3", "--train.max-steps", "1"], ["train.batch_tokens", "3"]),
+        (["--teacher", "a"], ["`--teacher` was removed", "Train on what the teacher writes instead"]),
+        (["--train.teacher-weight", "0.5"], ["`--train.teacher-weight` was removed", "Train on what the teacher"]),
     ],
 )
 def test_bad_settings(train: Run, good: Path, tmp_path: Path, flags: list[str], words: list[str]) -> None:
@@ -112,6 +114,8 @@ def test_bad_settings_in_a_file_name_the_file(train: Run, good: Path, tmp_path: 
     (tmp_path / "c.toml").write_text("[train]\nwarmup_stepps = 3\n")
     done = train(tmp_path / "c.toml", "--data", good)
     refused(done, "c.toml", "train.warmup_stepps", "train.warmup_steps")
+    (tmp_path / "c.toml").write_text('[train]\nteachers = "one,two"\nteacher_weight = 0.7\n')
+    refused(train(tmp_path / "c.toml", "--data", good), "`train.teachers` in", '"one,two"', "was removed", "translate")
 
 
 def test_no_model(tmp_path: Path) -> None:

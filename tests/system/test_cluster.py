@@ -39,10 +39,6 @@ def test_chunks_hold_every_line_once():
             ["--cluster", "local", "--input", "IN", "--output", "OUT", "--prefix", "IN"],
             "`--prefix` must not both be given",
         ),
-        (
-            ["--cluster", "local", "--input", "IN", "--output", "OUT", "--engine", "ctranslate2"],
-            "must not both be given",
-        ),
         (["--cluster", "local", "--input", "IN", "--output", "no/OUT"], "`--output` is no/OUT, but no is not a folder"),
         (["--cluster", "local", "--piece-lines", "0"], "`--piece-lines` must be a whole number of at least 1, but is"),
     ],

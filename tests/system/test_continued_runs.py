@@ -16,12 +16,12 @@ import tomli_w
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.config import Config, dump_config
-from dragoman.config.history import RENAMED
+from dragoman.config.fields import RENAMED
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.loop import Loop
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
-from dragoman.training.run.state import TrainState
+from dragoman.training.run.run_folder import TrainState
 from dragoman.training.session import TrainingSession
 from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.training import training
@@ -569,7 +569,7 @@ def _with_old_names(config: Config) -> str:
     for old, new in RENAMED.items():
         table, name = new.split(".")
         tables[table][old.split(".")[1]] = tables[table].pop(name)
-    tables["train"]["r_drop"] = 0.0
+    tables["train"] |= {"r_drop": 0.0, "teachers": "", "teacher_weight": 0.5}
     return tomli_w.dumps(tables)
 
 

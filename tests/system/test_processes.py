@@ -136,17 +136,6 @@ def test_a_sharded_model_takes_the_same_steps_and_continues_in_one_process(corpu
     assert farthest(alone, spread) < 1e-5
 
 
-def test_all_processes_use_the_soft_targets_that_the_first_computed(corpus: Path, alone: Path, two: Path):
-    taught = {"train.teachers": f"{alone},{two}", "train.seed": 3}
-    one = trained(corpus, corpus.parent / "taught alone", 1, 10, **taught)
-    both = trained(corpus, corpus.parent / "taught", 2, 10, **taught)
-    spread = trained(corpus, corpus.parent / "taught and spread", 2, 10, **taught, **{"train.sharding": "full"})
-    assert farthest(one, both) < 1e-5
-    assert farthest(one, spread) < 1e-5
-    untaught = trained(corpus, corpus.parent / "untaught", 1, 10, **{"train.seed": 3, "tokenizer.bpe-dropout": 0})
-    assert farthest(one, untaught) > 0.01
-
-
 def wait_for_checkpoint(run: Path) -> None:
     until = time.monotonic() + 100
     while not any((run / "checkpoints").glob("step_*[05]")):

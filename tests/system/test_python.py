@@ -14,7 +14,7 @@ import dragoman
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError, ConfigError, DataError, DragomanError, ModelError
-from dragoman.training.run.lock import lock_run
+from dragoman.training.run.run_folder import lock_run
 from dragoman.visualization.inspection.inspection import Inspection
 from tests.system.commands import write_sides
 

@@ -3,8 +3,7 @@
 from collections import Counter
 from typing import Self
 
-from dragoman.evaluation.flags import is_unsure, text_flags
-from dragoman.evaluation.lost_sentences import count_sentences
+from dragoman.evaluation.flags import count_sentences, is_unsure, text_flags
 from dragoman.messages import say
 from dragoman.records import Translation
 

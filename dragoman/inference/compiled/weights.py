@@ -71,8 +71,8 @@ class CompiledWeights:
         src, tgt = self._embedding("src"), self._embedding("tgt")
         self.vocab_sizes = len(src), len(tgt)
         self.is_finite = all(bool(np.isfinite(array).all()) for array in arrays.values())
-        limit = settings.max_positions if settings.positions == "learned" else None
-        self._positions = [KnownPositions(table, self.width, limit) for table in position_tables(settings, arrays)]
+        tables = position_tables(settings, arrays)
+        self._positions = [KnownPositions(table, self.width, settings.position_limit) for table in tables]
         activation = _ACTIVATIONS.index(settings.activation)
         self.shape = Shape(settings.num_heads, settings.norm_first, activation, _LAYER_NORM_EPSILON)
         with np.errstate(invalid="ignore", over="ignore"):  # callers check `is_finite` before they search

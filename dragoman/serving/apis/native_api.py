@@ -225,7 +225,7 @@ def _inspect(*given: Any, **facts: Any) -> "Inspection":
 
 
 def _make_page(inspection: "Inspection", link: str) -> str:
-    from dragoman.visualization.inspection.inspection_page import inspection_page
+    from dragoman.visualization.inspection.inspection import inspection_page
 
     return inspection_page(inspection, link)
 

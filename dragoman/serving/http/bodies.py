@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
 from dragoman.serving.http.refusals import Refused
-from dragoman.text.surrogates import replace_surrogates
+from dragoman.text.charsets import replace_surrogates
 
 MALFORMED = "The browser (or proxy) sent a request that this server could not understand."
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a malformed form is answered, not logged

@@ -6,14 +6,19 @@
 - TMX: see `dragoman.text.corpus.tmx`.
 
 `dragoman.text.corpus.opening` builds a `Corpus` from file names and settings.
+
+Measure the size of a corpus: pairs, words, alphabet. The default recipe chooses settings by it.
 """
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import tee
 from pathlib import Path
 from typing import Literal
 
+from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.json_lines import JsonFields
@@ -21,6 +26,7 @@ from dragoman.text.corpus.tables import Table
 from dragoman.text.corpus.tmx import ReadReport, read_tmx, tmx_languages
 from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.lines import read_lines
+from dragoman.text.tokenization.words import UNSPACED
 
 Format = Literal["aligned", "tsv", "csv", "jsonl", "tmx"]
 
@@ -144,3 +150,46 @@ class Corpora:
     test: Corpus | None
     replay: Corpus | None = None
     replay_test: Corpus | None = None
+
+
+COVERAGE = 0.9995
+"""The share of the text that the alphabet covers, as in SentencePiece. Rarer characters can be spelled in bytes."""
+
+_CHARACTERS_A_WORD = 2
+_SAMPLED_AFTER, _SAMPLE_EVERY = 1 << 21, 8
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+def num_words(text: str) -> int:
+    """The number of words between white space. In scripts without spaces, two characters count as one word."""
+    if text.isascii():
+        return len(text.split())
+    spaced, characters = _UNSPACED.subn(" ", text)
+    return len(spaced.split()) + -(-characters // _CHARACTERS_A_WORD)
+
+
+class SizeCounter:
+    """Counts pairs, target words and characters, chunk by chunk, in constant memory."""
+
+    def __init__(self) -> None:
+        self._pairs = self._words = self._chunks = self._characters = 0
+        self._alphabet: Counter[str] = Counter()
+
+    def add(self, chunk: Sequence[SentencePair]) -> None:
+        """Count more pairs. After 2 million characters, only every eighth chunk counts for the alphabet."""
+        self._pairs += len(chunk)
+        self._words += sum(num_words(pair.tgt) for pair in chunk)
+        if self._characters < _SAMPLED_AFTER or not self._chunks % _SAMPLE_EVERY:
+            text = "".join([side for pair in chunk for side in (pair.src, pair.tgt)])
+            self._alphabet.update(text)
+            self._characters += len(text)
+        self._chunks += 1
+
+    def size(self) -> CorpusSize:
+        """The size of everything added so far."""
+        needed, covered = 0, 0
+        for _, count in self._alphabet.most_common():
+            if covered >= COVERAGE * self._characters:
+                break
+            needed, covered = needed + 1, covered + count
+        return CorpusSize(self._pairs, self._words, needed)

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from dragoman.config import DataSettings
+from dragoman.config.checking import check_corpora
 from dragoman.config.settings import CORPORA
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import LANGUAGE_NAMES, is_code, main_language
@@ -52,8 +53,7 @@ def open_corpora(settings: DataSettings) -> Corpora:
     """
     layout = layout_of_settings(settings)
     files = {name: [str(getattr(settings, f"{name}{side}")) for side in ("", "_src", "_tgt")] for name in CORPORA}
-    for name, part in files.items():
-        _check_part(name, *part)
+    check_corpora(settings)
     train = _open_part(files["train"], settings.src_lang, settings.tgt_lang, layout)
     if train is None:
         raise ConfigError(
@@ -239,18 +239,6 @@ def _check_columns(
             f"name or header says {named[0]} and {named[1]}. Swap the columns with "
             f"`--columns {','.join(reversed(columns or ('1', '2')))}`, or correct the name or header."
         )
-
-
-def _check_part(name: str, one: str, src: str, tgt: str) -> None:
-    """Raise ConfigError if the settings of one part of [data] contradict each other."""
-    if one and (src or tgt):
-        raise ConfigError(
-            f"`data.{name}` and `data.{name}_src` or `data.{name}_tgt` are both set. Set one file with both sides, "
-            "or two aligned files."
-        )
-    if bool(src) != bool(tgt):
-        have, lack = ("src", "tgt") if src else ("tgt", "src")
-        raise ConfigError(f"`data.{name}_{have}` is set, but `data.{name}_{lack}` is not. Set both.")
 
 
 def _open_part(files: Sequence[str], src_lang: str, tgt_lang: str, layout: Layout) -> Corpus | None:

@@ -17,8 +17,7 @@ import numpy as np
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import language_name
 from dragoman.records import SentencePair
-from dragoman.text.corpus.headers import is_header, language_in, sides_in
-from dragoman.text.corpus.layout import Layout
+from dragoman.text.corpus.layout import Layout, is_header, language_in, sides_in
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.languages import language_of_side
 from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines

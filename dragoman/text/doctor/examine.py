@@ -17,20 +17,27 @@ from dragoman.config.recipes import CorpusSize
 from dragoman.counting import count_items
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
-from dragoman.text.corpus.corpus import Corpus
+from dragoman.text.corpus.corpus import Corpus, SizeCounter
 from dragoman.text.corpus.json_lines import JsonFields
-from dragoman.text.corpus.size import SizeCounter
-from dragoman.text.corpus.splitting import chunks
+from dragoman.text.corpus.splitting import FingerprintSet, chunks, fingerprints
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
-from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, Examination, Tally, shorten
+from dragoman.text.doctor.findings import (
+    IDENTICAL,
+    MOST_EXAMPLES,
+    SAME_LINE,
+    CorpusFinding,
+    Examination,
+    Tallies,
+    Tally,
+    repeated_side,
+    shorten,
+)
 from dragoman.text.doctor.language_findings import language_findings, mismatches
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_SETTING
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_findings
 from dragoman.text.doctor.slides import SideComparison, compare_sides
-from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies, repeated_side
-from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.lines import read_lines
 
 _Progress = Callable[[str], None]

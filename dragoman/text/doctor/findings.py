@@ -1,10 +1,16 @@
-"""Records of the corpus doctor: a finding, and the examination of a corpus. `dragoman check` prints them."""
+"""Records of the corpus doctor: counts of one pass, a finding, and the examination of a corpus.
 
-from collections.abc import Sequence
+Counts of one pass over the pairs, in constant memory: sizes, empty or identical sides, suspicious characters.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
 from dragoman.display import html_table
+from dragoman.records import SentencePair
 
 MOST_EXAMPLES = 3
 _SHOWN_CHARACTERS = 48
@@ -117,3 +123,132 @@ def _block(finding: CorpusFinding) -> str:
     if finding.lines and not finding.preview:
         lines.append(f"       at {', '.join(f'{line:,}' for line in finding.lines)}")
     return "\n".join([*lines, f"       {finding.advice}"])
+
+
+MAX_CHARACTERS = 100_000
+"""A longer line is not a sentence: line ends were lost, or the file is not text."""
+
+_REPEATED_SHARE, _MOSTLY, _FEWEST_PARTNERS = 0.1, 0.5, 20
+_RATIO, _RATIO_SLACK = 4.0, 20
+_TRAIL = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # how the later bytes of a character look in windows-1252
+
+EMPTY, SAME_LINE, IDENTICAL, LONG, RATIO = "empty side", "all the same", "identical sides", "long line", "length ratio"
+ONE_TEXT = "repeated text"
+MISREAD, LOST, CONTROL, MARKUP = "wrong encoding", "lost characters", "control characters", "markup"
+
+_PATTERNS = {
+    MISREAD: re.compile(
+        f"[ÂÃÐÑØÙ][{_TRAIL}]|â[€\u0080-\u00bf][{_TRAIL}]|ã[\u0080-\u0083€‚ƒ][{_TRAIL}]|à[¤-»][{_TRAIL}]"
+        f"|[à-ï](?:[\u0080-\u009f][{_TRAIL}]|[{_TRAIL}][\u0080-\u009f])"
+    ),
+    LOST: re.compile("\ufffd"),
+    CONTROL: re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"),
+    MARKUP: re.compile(r"</?[A-Za-z][^<>]{0,200}>|&(?:amp|lt|gt|quot|nbsp|apos|#\d{1,6}|#x[\da-fA-F]{1,6});"),
+}
+_SAID = {
+    LONG: (
+        f"have a side of more than {MAX_CHARACTERS:,} characters; the longest has {{longest:,}}",
+        "Check them for lost line ends, then split or remove them.",
+    ),
+    EMPTY: ("have an empty side", "Training skips them."),
+    IDENTICAL: ("have two identical sides", "Remove the untranslated ones, or the model learns to copy."),
+    RATIO: ("have sides of very different lengths", "Check the examples. Training skips the most extreme pairs."),
+    MISREAD: (
+        "look like UTF-8 that was read as Windows-1252 (Ã¼ for ü)",
+        "Use the original file, from before it was saved in the wrong encoding.",
+    ),
+    LOST: (
+        "contain U+FFFD, which stands for a lost character",
+        "Convert the original file again, with its correct encoding.",
+    ),
+    CONTROL: ("contain control or invisible characters", "Remove them, or some translations will contain them too."),
+    MARKUP: (
+        "contain markup or entities (<b>, &amp;)",
+        "Replace them with plain text, unless you will translate texts with markup.",
+    ),
+}
+"""Message and advice for each kind of finding."""
+_SERIOUS_ABOVE = {LONG: 0.0, MISREAD: 0.02, IDENTICAL: 0.9}
+"""The share of the pairs above which a finding is serious."""
+
+
+def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[CorpusFinding]:
+    """Findings for one target that many sources share (such as N/A), or one source that many targets share.
+
+    `sample` has line numbers and pairs.
+    """
+    for side, name in enumerate(("source", "target")):
+        rows = [(number, (pair.src, pair.tgt)) for number, pair in sample if pair.src.strip() and pair.tgt.strip()]
+        counts = Counter(texts[side] for _, texts in rows)
+        text, _ = counts.most_common(1)[0] if counts else ("", 0)
+        lines = [number for number, texts in rows if texts[side] == text]
+        partners = {texts[1 - side] for _, texts in rows if texts[side] == text}
+        if len(partners) < _FEWEST_PARTNERS or len(lines) < _REPEATED_SHARE * len(rows) or len(lines) == len(rows):
+            continue
+        message = f'sampled pairs have the {name} "{shorten(text)}"'
+        advice = "Remove them, unless this is the right translation."
+        yield Tally.of(lines).finding(ONE_TEXT, message, advice, len(rows), len(lines) > _MOSTLY * len(rows))
+
+
+@dataclass(slots=True)
+class Tallies:
+    """The counts of one corpus. Feed the pairs to `add` in order."""
+
+    pairs: int = 0
+    src_characters: int = 0
+    tgt_characters: int = 0
+    kinds: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in _SAID})
+    longest: int = 0
+    _usual: list[int] = field(default_factory=lambda: [0, 0])
+    _first: SentencePair | None = None
+    _same: list[bool] = field(default_factory=lambda: [True, True])
+
+    def add(self, chunk: Sequence[SentencePair]) -> None:
+        """Count more pairs."""
+        self._first = self._first or chunk[0]
+        sides = [[pair.src for pair in chunk], [pair.tgt for pair in chunk]]
+        for side, first in enumerate((self._first.src, self._first.tgt)):
+            self._same[side] = self._same[side] and sides[side].count(first) == len(chunk)
+        joined = "\n".join(map("\n".join, sides))
+        suspects = [(self.kinds[kind], found) for kind, found in _PATTERNS.items() if found.search(joined)]
+        self.src_characters += sum(map(len, sides[0]))
+        self.tgt_characters += sum(map(len, sides[1]))
+        # Languages need different numbers of characters for the same text: scale by the ratio of the pairs so far.
+        usual = [(len(src), len(tgt)) for src, tgt in zip(*sides, strict=True) if src and tgt]
+        usual = [sizes for sizes in usual if max(sizes) <= MAX_CHARACTERS]
+        self._usual[0] += sum(src for src, _ in usual)
+        self._usual[1] += sum(tgt for _, tgt in usual)
+        scale = self._usual[1] / max(self._usual[0], 1)
+        for line, (src, tgt) in enumerate(zip(*sides, strict=True), start=self.pairs + 1):
+            self._add(line, src, tgt, scale)
+            for tally, pattern in suspects:
+                if pattern.search(src) or pattern.search(tgt):
+                    tally.add(line)
+        self.pairs += len(chunk)
+
+    def _add(self, line: int, src: str, tgt: str, scale: float) -> None:
+        if not src or not tgt or src.isspace() or tgt.isspace():
+            self.kinds[EMPTY].add(line)
+            return
+        if src == tgt:
+            self.kinds[IDENTICAL].add(line)
+        sizes = len(src) * scale, len(tgt)
+        if max(sizes) > _RATIO * min(sizes) + _RATIO_SLACK:
+            self.kinds[RATIO].add(line)
+        if len(src) > MAX_CHARACTERS or len(tgt) > MAX_CHARACTERS:
+            self.kinds[LONG].add(line)
+            self.longest = max(self.longest, len(src), len(tgt))
+
+    def findings(self) -> Iterator[CorpusFinding]:
+        """The findings of all pairs added so far."""
+        for side, same in zip(("source", "target"), self._same, strict=True):
+            if same and self.pairs > 1:
+                message, advice = f"every {side} is the same line", "Check how this side was made."
+                yield Tally(self.pairs, [1, 2]).finding(SAME_LINE, message, advice, self.pairs, serious=True)
+        for kind, tally in self.kinds.items():
+            if tally.count:
+                message, advice = _SAID[kind]
+                serious = tally.count / self.pairs > _SERIOUS_ABOVE.get(kind, 1.0)
+                serious |= kind == EMPTY and tally.count == self.pairs
+                message = f"pairs {message.format(longest=self.longest)}"
+                yield tally.finding(kind, message, advice, self.pairs, serious)

@@ -16,7 +16,7 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.text.fingerprints import Fingerprints, fingerprints, normalize_text
+from dragoman.text.corpus.splitting import Fingerprints, fingerprints, normalize_text
 from dragoman.text.tokenization.words import UNSPACED
 
 FEWEST_WORDS = 5

@@ -13,8 +13,15 @@ from itertools import chain, islice, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.text.doctor.evidence import Evidence, WordTable
-from dragoman.text.doctor.lexicon import CooccurrenceTable, Lexicon, Vectors, line_vectors, similarities
+from dragoman.text.doctor.evidence import (
+    CooccurrenceTable,
+    Evidence,
+    Lexicon,
+    Vectors,
+    WordTable,
+    line_vectors,
+    similarities,
+)
 
 Sides = Callable[[], tuple[Iterable[str], Iterable[str]]]
 """Returns iterators over the lines of both sides, from the start on every call."""

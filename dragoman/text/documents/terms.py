@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.errors import DataError
-from dragoman.text.corpus.headers import is_header
+from dragoman.text.corpus.layout import is_header
 from dragoman.text.lines import read_lines
 
 _WORD = re.compile(r"\w+|[^\w\s]")

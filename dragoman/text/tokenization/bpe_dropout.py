@@ -14,7 +14,7 @@ from itertools import pairwise
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from dragoman.errors import ConfigError
-from dragoman.text.surrogates import replace_surrogates
+from dragoman.text.charsets import replace_surrogates
 from dragoman.text.tokenization.pipelines import byte_token
 from dragoman.text.tokenization.tokenizer import Tokenizer
 

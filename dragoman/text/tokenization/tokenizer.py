@@ -26,7 +26,7 @@ from tokenizers import models, trainers
 
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.surrogates import replace_surrogates
+from dragoman.text.charsets import replace_surrogates
 from dragoman.text.tokenization import pipelines
 from dragoman.text.tokenization.control_ids import UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, TokenizerModel, assemble

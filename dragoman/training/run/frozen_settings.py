@@ -2,20 +2,27 @@
 
 RUN/config.toml has absolute paths of the corpora, so that a run can continue from any folder. Model folders may be
 shared with other people, so they keep the paths as the user typed them.
+
+The record of a finished run: with which settings its model was averaged and scored.
+
+If the same command is repeated, an equal record means that nothing is left to do.
 """
 
+import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from dragoman.config import CORPUS_FILES, CORPUS_KEYS, Config, DataSettings, config_from_dict, dump_config
+from dragoman.config.fields import current_key
 from dragoman.config.loading import flag_of
 from dragoman.config.toml import read_toml
-from dragoman.data.identity import IDENTITY, read_identity
+from dragoman.data.store import IDENTITY, PairStore, read_identity
 from dragoman.errors import CheckpointError, ConfigError, DataError, ModelError
 from dragoman.files import TEMPORARY_PREFIX, sha256_of, verify_file, write_file
-from dragoman.training.run.lock import LOCK
+from dragoman.training.run.run_folder import LOCK
 
 _CONFIG = "config.toml"
 # The files that a run without a checkpoint may leave behind.
@@ -176,10 +183,10 @@ def _of_checkpoints(folder: Path) -> Iterator[tuple[Path, Config]]:
     for checkpoint in sorted(found, key=lambda path: (len(path.name), path.name), reverse=True):
         try:
             verify_file(checkpoint, _CONFIG)
-            if config := _written_config(checkpoint):
-                yield checkpoint, config
         except ModelError:
             continue
+        if config := _written_config(checkpoint):
+            yield checkpoint, config
 
 
 def _is_free(key: str, before: Config) -> bool:
@@ -210,3 +217,32 @@ def _differences(one: Config, other: Config) -> list[tuple[str, object, object]]
         for name, old in values.items()
         if (new := tables[table][name]) != old
     ]
+
+
+_FILE = "finished.json"
+
+
+def finish_of(config: Config, step: int, scored: Sequence[PairStore | None]) -> dict[str, Any]:
+    """Everything after `step` that determines the final model, its search and its test data, as JSON values."""
+    tables = asdict(config)
+    settings = {key: tables[key.partition(".")[0]][key.partition(".")[2]] for key in sorted(TESTS_AND_MEANS)}
+    keys = [store.key if store is not None else None for store in scored]
+    return {"step": step, "scored": keys, "settings": settings, "inference": tables["inference"]}
+
+
+def read_finished(folder: Path) -> dict[str, Any] | None:
+    """The record that `write_finished` wrote last, or None if there is none or it cannot be read."""
+    try:
+        found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        settings = {current_key(key): value for key, value in found["settings"].items()}
+        inference = {
+            current_key(f"inference.{name}").partition(".")[2]: value for name, value in found["inference"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return {**found, "settings": settings, "inference": inference}
+
+
+def write_finished(folder: Path, finish: dict[str, Any]) -> None:
+    """Record that all of `finish` is done. This is the last action of training."""
+    write_file(folder / _FILE, json.dumps(finish, indent=1) + "\n")

@@ -4,6 +4,8 @@ On a CPU, torch's dropout samples one uniform number per element and takes a fif
 Here two integer operations turn 16 random bits per element into a mask: the bits of bfloat16's 1 where the element is
 kept, else zero. The rate is rounded to a multiple of 1/65536. Kept elements are scaled by the rounded rate, so the
 expectation stays exact.
+
+Seeds of the random numbers of a step. They depend on seed, step and process alone, so resuming is exact.
 """
 
 import contextlib
@@ -107,3 +109,25 @@ class Dropout(nn.Dropout):
 def kept_share(rate: float) -> float:
     """The share of elements that `Dropout(rate)` keeps on a CPU: the multiple of 1/65536 nearest to 1 - rate, not 1."""
     return min(_NUM_VALUES - 1, round((1 - rate) * _NUM_VALUES)) / _NUM_VALUES
+
+
+_RANKS = 1 << 16
+
+
+def cpu_seeds(seed: int, step: int, rank: int) -> tuple[int, ...]:
+    """The numbers from which a process seeds the generators of its threads. Each thread appends its own number.
+
+    They are distinct for distinct (step, rank, thread). NumPy ignores zeros at the end of a seed, so rank 1 must not
+    look like thread 1 of the first process.
+    """
+    return (seed, step, _RANKS + rank) if rank else (seed, step)
+
+
+def torch_seed(seed: int, step: int, rank: int) -> int:
+    """The seed of torch's own generator, which dropout uses on GPUs. Distinct in the same way.
+
+    For the first process this holds for seeds below 2**31 and steps below 2**32.
+    """
+    if rank:
+        return int(np.random.SeedSequence((seed, step, rank)).generate_state(1, np.uint64)[0])
+    return (seed << 32) | step

@@ -30,7 +30,6 @@ from dragoman.training.step.loss import (
     PLAIN_LOSS,
     LossOptions,
     PreparedProjection,
-    SoftLabels,
     Targets,
     projected_cross_entropy,
 )
@@ -52,16 +51,9 @@ def losses(
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
     counted = batch.labels != PAD_ID
-    soft = _soft_labels(batch, counted, options.teacher_weight)
-    targets = Targets(batch.labels[counted], options.label_smoothing, PAD_ID, soft)
+    targets = Targets(batch.labels[counted], options.label_smoothing, PAD_ID)
     states = hidden[counted].to(options.precision)
     return projected_cross_entropy(states, model.projection.weight, model.projection.bias, targets, projection)
-
-
-def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | None:
-    if batch.soft_ids is None or batch.soft_probs is None:
-        return None
-    return SoftLabels(batch.soft_ids[counted], batch.soft_probs[counted], weight)
 
 
 def num_threads(settings: TrainSettings, device: torch.device) -> int:
@@ -200,7 +192,7 @@ class Gradients:
     """Computes the gradients of `model`, one optimizer step per call. A `with` block ends its threads."""
 
     def __init__(self, model: Transformer, settings: TrainSettings) -> None:
-        self.model, self._options = model, LossOptions(settings.label_smoothing, settings.teacher_weight)
+        self.model, self._options = model, LossOptions(settings.label_smoothing)
         self.threads = num_threads(settings, model.device)
         self.precision = resolve_precision(settings.precision, model.device)
         self._copies = _working_copies(model, self.precision)

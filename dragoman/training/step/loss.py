@@ -1,8 +1,7 @@
 """Cross-entropy with label smoothing (Vaswani et al. 2017, section 5.4; Szegedy et al. 2016, section 7).
 
 The target distribution of a label y is (1 - epsilon) at y plus epsilon spread evenly over the vocabulary without
-padding. Positions whose label is padding do not count. With teachers (Hinton et al. 2015; Kim & Rush 2016, section
-3.1), a share of the mass at y goes to the tokens that the teachers would have written there.
+padding. Positions whose label is padding do not count.
 """
 
 import math
@@ -60,12 +59,10 @@ def smoothed_cross_entropy(
 class LossOptions:
     """The settings of the loss.
 
-    `teacher_weight` (0 to 1) is the share of the teachers' distribution in the target, for batches that have soft
-    targets. The projection is computed in `precision`, or in the type of the decoder's states if it is None.
+    The projection is computed in `precision`, or in the type of the decoder's states if it is None.
     """
 
     label_smoothing: float = 0.0
-    teacher_weight: float = 0.0
     precision: torch.dtype | None = None
 
 
@@ -74,34 +71,12 @@ PLAIN_LOSS = LossOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class SoftLabels:
-    """The predictions of teachers for M labels: K tokens each, with probabilities that sum to 1.
-
-    `weight` (0 to 1) is their share of the target distribution. The label itself keeps the rest. Tokens with a nonzero
-    probability are distinct.
-    """
-
-    ids: Int64[Tensor, "M K"]
-    probs: Float[Tensor, "M K"]
-    weight: float
-
-    def rows(self, rows: slice) -> "SoftLabels":
-        """The soft labels of some of the labels."""
-        return SoftLabels(self.ids[rows], self.probs[rows], self.weight)
-
-
-@dataclass(frozen=True, slots=True)
 class Targets:
-    """The target distributions of M labels.
-
-    With mass `epsilon` spread evenly over all tokens except `pad_id`, and the soft labels of teachers, the target of a
-    label y is (1 - epsilon) ((1 - weight) [y] + weight probs) + epsilon / (V - 1) [not pad].
-    """
+    """The target distributions of M labels: (1 - epsilon) [y] + epsilon / (V - 1) [not pad] for a label y."""
 
     labels: Int64[Tensor, " M"]
     epsilon: float
     pad_id: int
-    soft: SoftLabels | None = None
 
 
 def projected_cross_entropy(
@@ -251,8 +226,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         padded = functional.pad(hidden, (0, 0, 0, fused.missing_rows(hidden.size(0), hidden)))
         for start in range(0, hidden.size(0), rows_per_slice):
             rows = slice(start, start + rows_per_slice)
-            soft = None if targets.soft is None else targets.soft.rows(rows)
-            sums.add(rows, padded[rows], targets.labels[rows], soft)
+            sums.add(rows, padded[rows], targets.labels[rows])
         sums.add_uniform_part(hidden)
         grads = (None, None) if weight is None else projection.finish()
         ctx.save_for_backward(sums.hidden_grad, *grads)  # type: ignore[arg-type]
@@ -282,14 +256,13 @@ class _Sums:
         self.loss, self.nll = (torch.zeros((), device=hidden.device) for _ in range(2))
         self.hidden_grad = torch.empty_like(hidden)
 
-    def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, " m"], soft: SoftLabels | None) -> None:
+    def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, " m"]) -> None:
         """Add a slice of m rows, except for the uniform part. Further rows of `hidden` are zero and do not count."""
         targets, share = self._targets, self._share
         logits = self._projection.logits(hidden)
         count = gold.numel()
         every_row = torch.arange(count, device=gold.device)
         gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, targets.pad_id].float().sum()
-        taught = None if soft is None else (logits[:count].gather(1, soft.ids).float() * soft.probs).sum()
         largest = logits.new_zeros(1) if self._safe else logits.amax(1, keepdim=True)
         if not self._safe:
             logits.sub_(largest)
@@ -298,18 +271,12 @@ class _Sums:
         nll = (log_totals - gold_logits).sum() * _LN_2
         self.nll += nll
         spread = targets.epsilon * log_totals.sum() + share * pad_logits
-        by_teachers = 0.0 if soft is None else (1 - targets.epsilon) * soft.weight
-        at_label = 1 - targets.epsilon - by_teachers
+        at_label = 1 - targets.epsilon
         self.loss += at_label * nll + spread * _LN_2
-        if taught is not None:
-            self.loss += by_teachers * (log_totals.sum() - taught) * _LN_2
         if not self._projection.with_gradient:
             return
         # From here on, the rows of `exponentials` become Z times the gradient.
         exponentials[every_row, gold] -= (at_label * totals).to(hidden.dtype)
-        if soft is not None:
-            shares = (-by_teachers * totals[:, None] * soft.probs).to(hidden.dtype)
-            exponentials[:count].scatter_add_(1, soft.ids, shares)
         exponentials[:count, targets.pad_id] += (share * totals).to(hidden.dtype)
         inverse = functional.pad(totals.reciprocal(), (0, hidden.size(0) - count))[:, None]
         hidden_grad = (exponentials @ self._projection.weight)[:count]

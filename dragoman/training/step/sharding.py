@@ -6,13 +6,11 @@ gradients are summed and sharded again. A checkpoint holds the whole model, so a
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
-from dragoman.data.stream import collate
 from dragoman.devices.device import resolve_precision, sum_type
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import UNK_ID
@@ -60,7 +58,7 @@ class ShardedModel:
         policy = MixedPrecisionPolicy(precision, reduce_dtype=torch.float32, output_dtype=torch.float32)
         for layer in (*model.encoder.layers, *model.decoder.layers):
             fully_shard(layer, mesh=mesh, mp_policy=policy)
-        self._losses = _Losses(model, LossOptions(settings.label_smoothing, settings.teacher_weight, precision))
+        self._losses = _Losses(model, LossOptions(settings.label_smoothing, precision))
         fully_shard(self._losses, mesh=mesh)
         self._losses.train()
 
@@ -108,5 +106,4 @@ class _Losses(nn.Module):
 
 
 def _filler() -> Batch:
-    row = np.array([UNK_ID])
-    return collate([row], [row])
+    return Batch.from_ids([[UNK_ID]], [[UNK_ID]])

@@ -11,8 +11,7 @@ from dragoman.config.fields import model_settings
 from dragoman.display import shape_text
 from dragoman.errors import ConfigError
 from dragoman.model.shapes import parameter_shapes
-from dragoman.visualization.arguments import check_count
-from dragoman.visualization.models import transformer_of
+from dragoman.visualization.arguments import check_count, transformer_of
 
 if TYPE_CHECKING:
     from dragoman.bundle import Model

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dragoman.visualization.figures.figure import new_figure
-from dragoman.visualization.figures.labels import OWN_FONT
+from dragoman.visualization.figures.figure import OWN_FONT, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,18 +1,33 @@
-"""Figures of attention weights: the heads of a layer, and one head before and after training."""
+"""Figures of attention: masks, the heads of a layer, and one head before and after training."""
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from dragoman.display import shape_text
 from dragoman.errors import ConfigError
-from dragoman.visualization.arguments import check_choice, check_count, check_text, check_tokens, wrong_type
-from dragoman.visualization.figures.figure import drawing_style, new_figure
-from dragoman.visualization.figures.labels import readable_labels
-from dragoman.visualization.figures.weight_matrix import draw_weights, side_inches
+from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.visualization.arguments import (
+    OneTranslator,
+    check_choice,
+    check_count,
+    check_text,
+    check_tokens,
+    model_of,
+    wrong_type,
+)
+from dragoman.visualization.figures.figure import (
+    SEQUENTIAL,
+    Labels,
+    drawing_style,
+    label_axis,
+    new_figure,
+    readable_labels,
+)
 from dragoman.visualization.inspection.inspection import (
     ATTENTION_KINDS,
     KIND_NAMES,
@@ -20,10 +35,12 @@ from dragoman.visualization.inspection.inspection import (
     Inspection,
     PackedAttention,
 )
-from dragoman.visualization.models import OneTranslator, model_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from torch import Tensor
 
     from dragoman.bundle import Model
 
@@ -76,15 +93,15 @@ def plot_heads(
 
 
 def _weights_of(trained: "Model", text: str, kind: AttentionKind) -> PackedAttention:
+    from dragoman.visualization.inspection.attributions import collect_weights
     from dragoman.visualization.inspection.inspector import observe_translation
-    from dragoman.visualization.inspection.weights import collect_weights
 
     seen = observe_translation(trained, text)
     return next(one for one in collect_weights(seen.attention, seen.src.tokens, seen.tgt.tokens) if one.kind == kind)
 
 
 def _draw_heads(one: PackedAttention, number: int) -> "Figure":
-    from dragoman.visualization.inspection.weights import decode_weights
+    from dragoman.visualization.inspection.attributions import decode_weights
 
     weights = decode_weights(one)[number - 1]
     rows, columns = readable_labels(one.queries), readable_labels(one.keys)
@@ -159,3 +176,99 @@ def _check_weights(name: str, weights: ArrayLike, shape: tuple[int, int]) -> NDA
     if not ((found >= 0) & (found <= 1 + 1e-6)).all():
         raise ConfigError(f"`{name}` must have weights from 0 to 1, but has {found.min():g} to {found.max():g}.")
     return found
+
+
+SMALLEST_LABEL, LARGEST_LABEL = 5.5, 8.0
+"""Font sizes in points."""
+_ROOM_FOR_LABELS = 0.9
+_INCHES_A_LABEL = 0.19
+
+
+def side_inches(count: int, least: float, most: float) -> float:
+    """The length in inches of a side with `count` labels, from `least` to `most`."""
+    return min(most, max(least, _ROOM_FOR_LABELS + _INCHES_A_LABEL * count))
+
+
+def draw_weights(
+    axes: "Axes", weights: NDArray[Any], labels: tuple[Labels, Labels], title: str, inches: tuple[float, float]
+) -> "AxesImage":
+    """Draw weights from 0 to 1, of shape (queries, keys), with the labels of both.
+
+    `inches` are the available width and height. If a side has no space for all labels, only every second or third label
+    is drawn, and so on.
+    """
+    image = axes.imshow(weights, cmap=SEQUENTIAL, vmin=0, vmax=1)
+    width, height = inches
+    for side, names, room, rotation in (("y", labels[0], height, 0.0), ("x", labels[1], width, 90.0)):
+        points = 72 * max(0.5, room - _ROOM_FOR_LABELS) / max(1, len(names.texts))
+        size = min(LARGEST_LABEL, max(SMALLEST_LABEL, 0.8 * points))
+        label_axis(axes, side, names, size, rotation, every=max(1, math.ceil(1.2 * size / points)))
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title)
+    return image
+
+
+_HIDDEN, _SEEN, _PADDING = "#f4f4f4", "#2b7bba", "#fdd9b5"
+
+
+def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length: int, tgt_length: int) -> "Figure":
+    """Plot three masks of a padded sentence pair: source padding, target causal, and both combined for the target.
+
+    Rows are queries, columns are keys. The decoder uses the causal mask alone: padding comes last, so the causal mask
+    already hides it from every real position. The third panel shows the combined effect.
+
+    Parameters
+    ----------
+    src_tokens, tgt_tokens : sequence of str
+        The token at every position, padding included.
+    src_length, tgt_length : int
+        Number of real tokens on each side. The tokens after them are padding.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If a length is below 1 or larger than the number of tokens, or if the tokens are no texts.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention Is All You Need", section 3.2.3.
+    """
+    src, tgt = len(check_tokens("src_tokens", src_tokens)), len(check_tokens("tgt_tokens", tgt_tokens))
+    check_count("src_length", src_length, 1, src)
+    check_count("tgt_length", tgt_length, 1, tgt)
+    source = padding_mask(torch.tensor([src_length]), src)[0, 0].expand(src, src)
+    causal = causal_mask(tgt, torch.device("cpu"))
+    combined = causal & padding_mask(torch.tensor([tgt_length]), tgt)[0, 0]
+    with drawing_style():
+        figure, axes = new_figure(9.6, 3.7, columns=3)
+        _draw(axes[0], source, src_tokens, src_length, "Source: padding mask")
+        _draw(axes[1], causal, tgt_tokens, tgt, "Target: causal mask")
+        _draw(axes[2], combined, tgt_tokens, tgt_length, "Target: both masks")
+        axes[0].set_ylabel("query position")
+        text = "key position (blue: may attend, grey: masked, orange: row of a padding position)"
+        figure.supxlabel(text, fontsize=9)
+    return figure
+
+
+def _draw(axes: "Axes", mask: "Tensor", tokens: Sequence[str], length: int, title: str) -> None:
+    from matplotlib.colors import ListedColormap
+
+    # 0 masked, 1 may attend, 2 the row of a padding position, whose result is never used.
+    kinds = mask.int()
+    kinds[length:] = 2
+    axes.imshow(kinds.numpy(), cmap=ListedColormap([_HIDDEN, _SEEN, _PADDING]), vmin=0, vmax=2)
+    axes.set_xticks([position - 0.5 for position in range(1, len(tokens))], minor=True)
+    axes.set_yticks([position - 0.5 for position in range(1, len(tokens))], minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    labels = readable_labels(tokens)
+    size = max(4.0, min(8.0, 90 / len(tokens)))
+    label_axis(axes, "x", labels, size, rotation=90)
+    label_axis(axes, "y", labels, size)
+    axes.set_title(title)

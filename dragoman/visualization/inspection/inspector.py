@@ -23,11 +23,18 @@ from dragoman.inference.tensors.engine import score_tokens
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
-from dragoman.text.surrogates import replace_surrogates
+from dragoman.text.charsets import replace_surrogates
 from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.inspection.attributions import compute_attributions, pair_batch
+from dragoman.visualization.inspection.attributions import (
+    MOST_TOKENS_WITH_HEADS,
+    collect_weights,
+    compute_attributions,
+    encode_weights,
+    pair_batch,
+    shows_heads,
+)
 from dragoman.visualization.inspection.beam_tree import trace_search
 from dragoman.visualization.inspection.inspection import (
     Alternative,
@@ -40,12 +47,6 @@ from dragoman.visualization.inspection.inspection import (
     Step,
 )
 from dragoman.visualization.inspection.notes import find_notes, length_notes
-from dragoman.visualization.inspection.weights import (
-    MOST_TOKENS_WITH_HEADS,
-    collect_weights,
-    encode_weights,
-    shows_heads,
-)
 
 MOST_TOKENS = 500
 """Limit for a text: a page of a longer text would be unreadable."""
@@ -174,7 +175,7 @@ def _forced_pass(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[i
 
 def _most_tokens(model: Transformer) -> int:
     """The limit for the tokens of either side. One position is reserved for eos."""
-    return MOST_TOKENS if model.max_positions is None else min(MOST_TOKENS, model.max_positions - 1)
+    return model.settings.longest_text(MOST_TOKENS)
 
 
 def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:

@@ -21,13 +21,11 @@ from markupsafe import Markup
 from dragoman.errors import install_advice
 from dragoman.evaluation.checklists import PhenomenonCount, Translate, check_phenomena
 from dragoman.files import write_file
-from dragoman.text.surrogates import replace_surrogates
+from dragoman.text.charsets import replace_surrogates
 from dragoman.visualization.figures.figure import has_matplotlib
-from dragoman.visualization.report.inline import inline_svg
-from dragoman.visualization.report.report_sentences import ReportSentence, choose_sentences, clip_text
+from dragoman.visualization.report.report_sentences import Alignment, ReportSentence, choose_sentences, clip_text
 from dragoman.visualization.report.run_facts import RunFacts, read_run
-from dragoman.visualization.report.run_figures import draw_lengths, draw_run
-from dragoman.visualization.report.word_weights import Alignment
+from dragoman.visualization.report.run_figures import draw_lengths, draw_run, inline_svg
 
 REPORT = "report.html"
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from dragoman.config.checking import check_sides
 from dragoman.errors import ConfigError, needs_train_extra
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS, check_path, check_paths, overrides_of_keywords
 from dragoman.workflows.api.loading import PathName
@@ -58,8 +59,7 @@ def train(
         TOML files with settings. Later files override earlier ones, and keywords override files.
     **settings
         Any setting of the reference by its name: ``max_minutes=30``. If several settings have the same name, write the
-        table too: ``train_seed=2``. ``start_from="run"`` fine-tunes a model, and ``teachers=["a", "b"]`` learns from
-        models.
+        table too: ``train_seed=2``. ``start_from="run"`` fine-tunes a model.
 
     Returns
     -------
@@ -117,12 +117,8 @@ def plan(
 
 
 def _run_request(settings: Mapping[str, object], config: PathName | Sequence[PathName]) -> RunRequest:
-    src, tgt = settings.get("src"), settings.get("tgt")
-    if not config and (src is None) != (tgt is None):
-        present, missing = ("src", "tgt") if tgt is None else ("tgt", "src")
-        raise ConfigError(
-            f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as `data`."
-        )
+    if not config:
+        check_sides(settings.get("src"), settings.get("tgt"), ["`src`", "`tgt`", "`data`"])
     for name in CORPUS_KEYWORDS:
         if settings.get(name) is not None:
             check_path(name, settings[name])
@@ -254,7 +250,7 @@ def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     ConfigError, DataError, ModelError
         As the command `dragoman inspect`.
     """
-    from dragoman.visualization.inspection.inspection_page import DisplayedInspection
+    from dragoman.visualization.inspection.inspection import DisplayedInspection
     from dragoman.workflows.inspection import InspectionRequest, inspect_model
 
     if not isinstance(text, str):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dragoman.config import SETTINGS
-from dragoman.config.fields import did_you_mean
+from dragoman.config.fields import describe_removed, did_you_mean
 from dragoman.config.loading import NAME_HINTS
 from dragoman.errors import ConfigError
 
@@ -79,6 +79,8 @@ def _key_of(keyword: str, known: list[str]) -> str:
     if keys:
         names = " or ".join(f"`{key.replace('.', '_')}`" for key in keys)
         raise ConfigError(f"`{keyword}` is the name of {len(keys)} settings. Write {names}.")
+    if removed := describe_removed(keyword, "keyword"):
+        raise ConfigError(f"`{keyword}` {removed}")
     if (hint := NAME_HINTS.get(keyword)) in known:
         raise ConfigError(f"`{keyword}` is not a setting. Did you mean `{str(hint).partition('.')[2]}`?")
     names_of_all = [*(key.partition(".")[2] for key in known), *(key.replace(".", "_") for key in known)]

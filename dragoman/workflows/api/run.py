@@ -13,7 +13,7 @@ from dragoman.display import html_page, html_table
 from dragoman.errors import ConfigError, DataError, ModelError, needs_train_extra
 from dragoman.files import MANIFEST
 from dragoman.training.run.frozen_settings import frozen_config
-from dragoman.training.run.lock import LOCK
+from dragoman.training.run.run_folder import LOCK
 from dragoman.workflows.api.keywords import check_path, overrides_of_keywords
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.models import require_model

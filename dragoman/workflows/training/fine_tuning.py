@@ -24,10 +24,9 @@ from dragoman.records import Score
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.run_folder import RunFolder
-from dragoman.training.step.schedule import learning_rate
+from dragoman.training.step.optimizer import learning_rate
 from dragoman.visualization.report.report import ReportedTest
-from dragoman.workflows.progress import Progress
-from dragoman.workflows.training.results import ScoreChange
+from dragoman.workflows.progress import Progress, ScoreChange
 
 REPLAY_TEST = "replay test"
 
@@ -40,28 +39,21 @@ def settings_for(path: str, size: CorpusSize) -> Config:
 
 
 def check_same_model(config: Config, path: str) -> None:
-    """Raise ConfigError if architecture, tokenizer or languages differ from those of the model at `path`."""
-    folder = resolve_model_folder(Path(path))
-    model, setting = f"{folder}, which training starts from,", "`train.start_from` (--from)"
-    check_settings(config, folder, ("model", "tokenizer"), model, setting)
+    """Raise ConfigError if architecture, tokenizer or languages differ from those of the model at `path`.
 
-
-def check_settings(config: Config, folder: Path, tables: Sequence[str], model: str, setting: str) -> None:
-    """Raise ConfigError if tables of the configuration, or its languages, differ from those of the model in `folder`.
-
-    Languages that the data or the model does not state are not compared. In the error, `model` names the model and
-    `setting` the setting that selects it.
+    Languages that the data or the model does not state are not compared.
     """
-    base = read_settings(folder)
+    folder = resolve_model_folder(Path(path))
+    base, model = read_settings(folder), f"{folder}, which training starts from,"
     free = FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}
-    for table in tables:
+    for table in ("model", "tokenizer"):
         asked, has = (asdict(getattr(one, table)) for one in (config, base))
         if name := next((name for name in has if asked[name] != has[name] and f"{table}.{name}" not in free), None):
             if asked.get("preset") != has.get("preset"):  # the user set the preset, and it changed the sizes
                 name = "preset"
             raise ConfigError(
                 f"`{table}.{name}` is {quote_value(asked[name])}, but {model} has {quote_value(has[name])}. "
-                f"Leave it out, or train without {setting}."
+                f"Leave it out, or train without `train.start_from` (--from)."
             )
     for side in ("src_lang", "tgt_lang"):
         given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(base.data, side)))
@@ -92,15 +84,12 @@ class StartingPoint:
         Where the first of these models was imported from, or "".
     trained
         The model to take the weights from. None if the run continues, because its checkpoint holds the weights.
-    teachers
-        The descriptions of the teachers of a run that continues.
     """
 
     tokenizers: TokenizerPair
     lineage: tuple[str, ...]
     origin: str
     trained: Model | None
-    teachers: tuple[str, ...] = ()
 
 
 def continuation_of(out: Path) -> StartingPoint | None:
@@ -114,7 +103,7 @@ def continuation_of(out: Path) -> StartingPoint | None:
         try:
             verify_folder(folder)
             card = read_card(folder)
-            return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None, card.teachers)
+            return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None)
         except DragomanError:
             continue  # `restore_session` reports it
     return None
@@ -127,10 +116,10 @@ def starting_point_of(path: str) -> StartingPoint | None:
     folder = resolve_model_folder(Path(path))
     trained = Model.load(folder, "cpu")
     card = trained.card
-    return StartingPoint(trained.tokenizers, (*card.lineage, describe_model(path, folder)), card.origin, trained)
+    return StartingPoint(trained.tokenizers, (*card.lineage, _describe_model(path, folder)), card.origin, trained)
 
 
-def describe_model(path: str, folder: Path) -> str:
+def _describe_model(path: str, folder: Path) -> str:
     """Return the name, facts and weights hash of a model, for the cards of the models made from it."""
     card = read_card(folder)
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"

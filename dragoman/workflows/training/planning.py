@@ -30,11 +30,10 @@ from dragoman.training.run.log import RunLog, duration
 from dragoman.training.run.signals import clean_up_when_terminated
 from dragoman.training.trainer import fit
 from dragoman.workflows.progress import QUIET, Progress
-from dragoman.workflows.training.inputs import add_soft_targets, prepare_pairs, validation_data
 from dragoman.workflows.training.settings import ResolvedRun, RunRequest, resolve_run
-from dragoman.workflows.training.training import make_session
+from dragoman.workflows.training.training import make_session, prepare_pairs, validation_data
 
-_MOST_PAIRS, _MOST_TAUGHT_PAIRS = 200_000, 5_000  # to prepare, without and with teachers
+_MOST_PAIRS = 200_000  # to prepare
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0  # the first _WARM_STEPS are not timed
 _SCORED_SENTENCES = 200
 _REPORT_SENTENCES = 120  # the report translates these again
@@ -140,8 +139,6 @@ class Plan:
                 end += f"; at most {duration(3600 * forecast.hours_at_most)}"
         shape = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
         suggested = f"{recipe.preset}, vocabulary {recipe.vocab_size:,}: the default recipe for {limit} ({recipe.why})"
-        if train.teachers:
-            suggested += "; tokenizer and vocabulary are the teachers'"
         if train.start_from:
             suggested = f"that of {train.start_from}, which is fine-tuned"
         return [
@@ -237,15 +234,14 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
 def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measurement:
     """Train a few steps in `folder` as training would, with one validation, one checkpoint and a scored sample."""
     config, num_pairs = run.config, run.corpora.train.count()
-    most = _MOST_TAUGHT_PAIRS if config.train.teachers else _MOST_PAIRS
-    share = min(1.0, most / num_pairs)
+    share = min(1.0, _MOST_PAIRS / num_pairs)
     sample = replace(run, out=folder / "run")
     if share < 1.0:  # a sample may be too small for the vocabulary of the whole corpus
-        corpora = _sample_corpora(run.corpora, num_pairs, most, folder)
+        corpora = _sample_corpora(run.corpora, num_pairs, folder)
         sample = replace(sample, corpora=corpora, given=run.given - {"tokenizer.vocab_size"})
     progress.note("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
-    inputs = add_soft_targets(sample, prepare_pairs(sample), progress=progress)
+    inputs = prepare_pairs(sample, progress=progress)
     prepare_seconds = time.perf_counter() - clock
     log = _Clock(sample.folder)
     session = make_session(replace(sample, config=_shorten(config)), inputs, log)
@@ -318,12 +314,12 @@ def _scoring_seconds(config: Config, trained: Model, data: PreparedData) -> floa
     return seconds * total / len(sources)
 
 
-def _sample_corpora(corpora: Corpora, num_pairs: int, most: int, folder: Path) -> Corpora:
-    """Return the corpora with `most` of their training pairs, evenly spread, in files in `folder`."""
+def _sample_corpora(corpora: Corpora, num_pairs: int, folder: Path) -> Corpora:
+    """Return the corpora with `_MOST_PAIRS` of their training pairs, evenly spread, in files in `folder`."""
     train, paths = corpora.train, (folder / "sample.src", folder / "sample.tgt")
     with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
         for index, pair in enumerate(train.pairs()):
-            if (index + 1) * most // num_pairs > index * most // num_pairs:
+            if (index + 1) * _MOST_PAIRS // num_pairs > index * _MOST_PAIRS // num_pairs:
                 src.write(pair.src + "\n")
                 tgt.write(pair.tgt + "\n")
     return replace(corpora, train=open_aligned(*paths, src_lang=train.src_lang, tgt_lang=train.tgt_lang))

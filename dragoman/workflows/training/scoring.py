@@ -15,11 +15,10 @@ from dragoman.inference.translator import Translator
 from dragoman.training.run.limits import TrainingPace
 from dragoman.training.session import TrainingSession
 from dragoman.visualization.report.report import ReportedTest, write_report
+from dragoman.visualization.report.report_sentences import cross_attention_of
 from dragoman.visualization.report.run_facts import read_log
-from dragoman.visualization.report.word_weights import cross_attention_of
-from dragoman.workflows.progress import Progress
+from dragoman.workflows.progress import FinalScores, FineTuningScores, PartScores, Progress, ScoreChange
 from dragoman.workflows.training.fine_tuning import REPLAY_TEST, compare_with_base
-from dragoman.workflows.training.results import FinalScores, FineTuningScores, PartScores, ScoreChange
 from dragoman.workflows.training.settings import ResolvedRun
 
 

@@ -16,7 +16,6 @@ from dragoman.config import (
     Config,
     DataSettings,
     GivenSettings,
-    TokenizerSettings,
     TrainSettings,
     read_given,
 )
@@ -116,7 +115,7 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     DataError
         If a corpus cannot be read, has sides of different lengths, or is clearly in the wrong language.
     ModelError
-        If the model to start from, or a teacher, is missing or damaged.
+        If the model to start from is missing or damaged.
     CheckpointError
         If the run in `out` cannot continue with these settings.
     MissingExtraError
@@ -130,21 +129,19 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     for note in given.notes:
         progress.note(note)
     requested = _requested_config(given, frozen)
-    start_from, teachers = requested.train.start_from, requested.train.teachers
+    start_from = requested.train.start_from
     if frozen or not start_from:
         check_early(given, frozen)
-    if frozen is None:
-        for path in filter(None, [start_from, *teachers.split(",")]):
-            require_model(path.strip())
-    tokenizer = _teacher_tokenizer(teachers) if teachers and not frozen else None
+    fine_tunes = frozen is None and bool(start_from)
+    if fine_tunes:
+        require_model(start_from)
     corpora = open_corpora(_expand_variables(requested.data))
-    learns_from_models = frozen is None and bool(start_from or teachers)
     checks_languages = requested.data.check_languages
     if frozen is None:
         progress.note(f"reading {corpora.train}")
         with progress.counting("checking", unit="pairs"):
-            size = check_corpus(corpora.train, progress.note, checks_languages and not learns_from_models)
-        recipe, names_preset = _recipe(size, requested, tokenizer), "model.preset" in given.keys
+            size = check_corpus(corpora.train, progress.note, checks_languages and not fine_tunes)
+        recipe, names_preset = _recipe(size, requested), "model.preset" in given.keys
         base = adapt_recipe(recipe, requested, names_preset)
         endless = replace(requested, train=replace(requested.train, max_steps=0))
         unfitted = adapt_recipe(recipe, endless, names_preset)
@@ -152,11 +149,11 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         size, base, unfitted = None, frozen, frozen
     loaded = given.over(base)
     config = _with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
-    if learns_from_models:
-        config = _match_models(config)
+    if fine_tunes:
+        config = _match_model(config)
         corpora = open_corpora(_expand_variables(config.data))  # now with the model's languages
     if checks_languages:
-        _check_languages(corpora, learns_from_models, progress)
+        _check_languages(corpora, fine_tunes, progress)
     if corpora.dev and corpora.test and corpora.dev.paths == corpora.test.paths:
         progress.note(
             "`data.dev` and `data.test` are the same text: the model is selected on it, so its test score is too good"
@@ -234,36 +231,24 @@ def _with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
 
 
-def _teacher_tokenizer(teachers: str) -> TokenizerSettings:
-    from dragoman.workflows.training.teachers import tokenizer_settings_of
-
-    return tokenizer_settings_of(teachers)
-
-
-def _recipe(size: CorpusSize, requested: Config, teacher_tokenizer: TokenizerSettings | None) -> Config:
-    """Return the recipe for fine-tuning, or for a corpus of this size. Teachers determine the tokenizer."""
+def _recipe(size: CorpusSize, requested: Config) -> Config:
+    """Return the recipe for fine-tuning, or for a corpus of this size."""
     if requested.train.start_from:
         from dragoman.workflows.training.fine_tuning import settings_for
 
         return settings_for(requested.train.start_from, size)
-    recipe = recipe_for(size, teacher_tokenizer or requested.tokenizer)
-    return recipe if teacher_tokenizer is None else replace(recipe, tokenizer=teacher_tokenizer)
+    return recipe_for(size, requested.tokenizer)
 
 
-def _match_models(config: Config) -> Config:
-    """Return the configuration, with languages that the data does not state taken from the model or the teachers.
+def _match_model(config: Config) -> Config:
+    """Return the configuration, with languages that the data does not state taken from the model to fine-tune.
 
-    Raises ConfigError if the model that training starts from, or a teacher, does not fit the settings.
+    Raises ConfigError if that model does not fit the settings.
     """
     from dragoman.workflows.training.fine_tuning import check_same_model, model_languages
-    from dragoman.workflows.training.teachers import check_teachers, paths_of
 
-    start_from, teachers = config.train.start_from, config.train.teachers
-    if start_from:
-        check_same_model(config, start_from)
-    if teachers:
-        check_teachers(config)
-    src_lang, tgt_lang = model_languages(start_from or paths_of(teachers)[0])
+    check_same_model(config, config.train.start_from)
+    src_lang, tgt_lang = model_languages(config.train.start_from)
     return _with_languages(config, config.data.src_lang or src_lang, config.data.tgt_lang or tgt_lang)
 
 

@@ -1,11 +1,13 @@
 """A training run from resolved settings to the report: data, model, training, average, scores, card, report.
 
 `resolve_run` in `workflows/training/settings.py` comes first. The training loop itself is in `dragoman.training`.
+
+The inputs of training: prepared sentence pairs and a starting point.
 """
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import numpy as np
@@ -14,7 +16,8 @@ import torch
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.config import WITHOUT_SAMPLING, Config
-from dragoman.data.prepare import PreparedData, epoch_encoder
+from dragoman.config.recipes import WARMUP_SHARE
+from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
 from dragoman.data.store import PairStore
 from dragoman.devices.device import resolve_device
 from dragoman.errors import DataError
@@ -22,32 +25,90 @@ from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
+from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
 from dragoman.training.fitting import fitting_values
 from dragoman.training.run.checkpoint import set_weights
-from dragoman.training.run.finished import finish_of, read_finished, write_finished
-from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, freeze_config, shared_paths
-from dragoman.training.run.lock import lock_run
+from dragoman.training.run.frozen_settings import (
+    absolute_paths,
+    check_frozen,
+    finish_of,
+    freeze_config,
+    read_finished,
+    shared_paths,
+    write_finished,
+)
 from dragoman.training.run.log import RunLog
-from dragoman.training.run.run_folder import RunFolder
+from dragoman.training.run.run_folder import RunFolder, lock_run
 from dragoman.training.run.signals import Interrupted
 from dragoman.training.session import TrainingSession, Validate
 from dragoman.training.trainer import choose_mean, fit
 from dragoman.training.validation import fitting
 from dragoman.version import __version__
-from dragoman.workflows.progress import QUIET, Progress
-from dragoman.workflows.training.inputs import (
-    TrainingInputs,
-    add_soft_targets,
-    prepare_pairs,
-    report_pairs,
-    validation_data,
-)
-from dragoman.workflows.training.results import TrainingResult
+from dragoman.workflows.progress import QUIET, PairCounts, Progress, TrainingResult
+from dragoman.workflows.training.fine_tuning import StartingPoint, continuation_of, starting_point_of
 from dragoman.workflows.training.scoring import score_run
 from dragoman.workflows.training.settings import ResolvedRun
+
+_MUCH_TOO_LONG = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingInputs:
+    """Prepared pairs, and optionally a starting point."""
+
+    data: PreparedData
+    start: StartingPoint | None = None
+
+
+def prepare_pairs(
+    run: ResolvedRun, processes: Processes = SINGLE_PROCESS, progress: Progress = QUIET
+) -> TrainingInputs:
+    """Prepare the data, or load what an earlier call prepared. The first process works before the others."""
+    config, is_new = run.config, not RunFolder(run.folder).steps()
+    start = continuation_of(run.folder) or starting_point_of(config.train.start_from)
+    tokenizers = start.tokenizers if start else None
+    require = Requirements(full_vocabulary="tokenizer.vocab_size" in run.given, same_pairs=not is_new)
+    folder = run.folder / "data"
+    with progress.ending_stages():
+        data = processes.call_first_before_others(
+            lambda: prepare(config, run.corpora, folder, tokenizers, progress.stage, require)
+        )
+    return TrainingInputs(data, start)
+
+
+def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress: Progress) -> None:
+    """Report the counts of pairs, and note what the user should know before training.
+
+    Notes are about many pairs that are too long, a new run whose warm-up takes much of its steps, and test sets that
+    were set after training started.
+    """
+    test = None if data.test is None else len(data.test)
+    progress.result(PairCounts(data.cleaning, len(validation_data(data)), test))
+    share = data.cleaning.dropped[TOO_LONG] / max(data.cleaning.read, 1)
+    if share >= _MUCH_TOO_LONG:
+        progress.note(
+            f"{share:.0%} of the pairs are longer than `data.max_tokens` ({config.data.max_tokens}) and are left out. "
+            "Split them into sentences, or start a new run with a larger `--data.max-tokens`."
+        )
+    steps, limit = config.train.warmup_steps, config.train.max_steps
+    if fits_warmup and limit and steps > WARMUP_SHARE / 2 * limit:
+        progress.note(f"the warm-up is {steps:,} of {limit:,} steps (`train.warmup_steps`)")
+    for part in data.late_tests:
+        progress.note(
+            f"`data.{part}` was set or changed after training started, so the model may have been trained on some of "
+            "its sentences. `dragoman evaluate --train` scores without them."
+        )
+
+
+def validation_data(data: PreparedData) -> PairStore:
+    """Return the validation pairs. Raises DataError if there are none."""
+    if data.dev is None or not len(data.dev):
+        raise DataError("There is no validation data. Set `data.dev_fraction` above 0, or `data.dev` to a file.")
+    return data.dev
+
 
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
@@ -97,7 +158,7 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
         model_config = replace(config, data=shared_paths(out, config.data))
         fits = fitting_values(run.unfitted, run.given)
         fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" in fits
-        inputs = add_soft_targets(run, prepare_pairs(run, processes, progress), processes, progress)
+        inputs = prepare_pairs(run, processes, progress)
         processes.call_on_first(lambda: freeze_config(out, config))
         if processes.is_first:
             report_pairs(inputs.data, config, fits_warmup, progress)
@@ -173,8 +234,6 @@ def make_session(
     card = _card(config, data, model)
     if start:
         card = replace(card, lineage=start.lineage, origin=start.origin)
-    if inputs.soft_targets:
-        card = replace(card, teachers=inputs.soft_targets.teachers)
     log.say(
         f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
         + (f", {processes.count} processes" if processes.count > 1 else "")
@@ -183,17 +242,15 @@ def make_session(
     _check_lengths(model, dev, config.data.max_tokens, log)
     validate, encode = _scores_on(dev, tokenizers, config), epoch_encoder(data.train, tokenizers, config)
     trained = Model(Weights.of(model), tokenizers, config, card)
-    return TrainingSession(
-        RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes, inputs.soft_targets
-    )
+    return TrainingSession(RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
     """Log how many pairs validation leaves out. Raises DataError if it leaves out all of them."""
     too_long = int((~fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
     name, limit = "data.max_tokens", max_tokens
-    if model.max_positions is not None and model.max_positions - 1 < limit:
-        name, limit = "model.max_positions", model.max_positions
+    if model.settings.longest_text(max_tokens) < max_tokens:
+        name, limit = "model.max_positions", model.settings.max_positions
     if too_long == len(dev):
         raise DataError(
             f"every validation pair is longer than `{name}`, which is {limit}. Raise it, or set `data.dev` to shorter "

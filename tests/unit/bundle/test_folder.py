@@ -269,7 +269,6 @@ def test_an_export_for_ctranslate2_is_called_by_its_name(tmp_path: Path) -> None
     (tmp_path / "model.bin").write_bytes(b"x")
     (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(
-        ModelError, match=r"exported for CTranslate2\. Name the model that it was exported from"
-    ) as caught:
+        ModelError, match=r"exported for CTranslate2\. Name the model that it was exported from, or .* README\.md shows"
+    ):
         resolve_model_folder(tmp_path)
-    assert "--engine ctranslate2" in str(caught.value)

@@ -170,6 +170,12 @@ BAD_FILES = {
     "[inference]\ntop_k = 6": "`inference.top_k` in base.toml has no effect without sampling, but is 6.",
     "[data]\nreplay_share = 0.5": "`data.replay_share` in base.toml has no effect without replay data, but is 0.5.",
     "[train]\nr_drop = 5": "`train.r_drop` in base.toml is 5, but R-Drop was removed. Remove the line.",
+    "[train]\nteachers = 'one,two'": (
+        '`train.teachers` in base.toml is "one,two", but learning from the predictions of teachers was removed. '
+        "Remove the line. Train on what the teacher writes instead: "
+        "`dragoman translate TEACHER < train.en > train.de`."
+    ),
+    "[train]\nteacher_weight = 0.7": "`train.teacher_weight` in base.toml is 0.7, but learning from",
     "[train]\npatience = 0": "`train.patience` in base.toml must not be 0 if",
     "[train]\naverage_last = 6": "`train.average_last` in base.toml must be at most `train.keep_checkpoints` (5)",
     "[validate]\nevery_epochs = 0": "`validate.every_epochs` in base.toml and `validate.every_steps` must not",
@@ -206,6 +212,7 @@ BAD_FLAGS = {
     ("train.lr", "0.1"): "`--train.lr` is not a setting. Did you mean `train.learning_rate`?",
     ("model.layers", "6"): "`--model.layers` is not a setting. Did you mean `model.num_encoder_layers`?",
     ("train.r_drop", "0"): "`--train.r-drop` was removed together with R-Drop. Leave the flag out.",
+    ("train.teachers", "a,b"): "`--train.teachers` was removed together with learning from the predictions of teachers",
     ("data.trian", "x"): "`--data.trian` is not a setting. Did you mean `data.train`?",
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, check_config
 from dragoman.config.recipes import RECIPES, CorpusSize, adapt_recipe, fine_tuning_recipe, recipe_for
-from dragoman.training.step.schedule import learning_rate
+from dragoman.training.step.optimizer import learning_rate
 
 
 @pytest.mark.parametrize("num_words", [1, 100_000, 100_001, 320_000, 1_100_000, 20_000_000, 200_000_000])

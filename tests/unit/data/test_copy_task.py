@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from dragoman.data.copy_task import copy_task
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.pairs import InMemoryPairs, copy_task
 
 
 def rows(pairs: InMemoryPairs) -> list[tuple[int, ...]]:

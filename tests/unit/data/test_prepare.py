@@ -9,9 +9,8 @@ import pytest
 
 from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.data import prepare as prepare_module
-from dragoman.data.identity import IDENTITY
 from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
-from dragoman.data.store import PairStore
+from dragoman.data.store import IDENTITY, PairStore
 from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.errors import DataError
 from dragoman.records import SentencePair

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan, collate, load_batch
+from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan, load_batch
 from dragoman.errors import ConfigError, DataError
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 
@@ -50,7 +50,7 @@ def test_a_batch_keeps_the_order_asked_for() -> None:
 
 
 def test_rows_of_narrow_ids_do_not_wrap() -> None:
-    batch = collate([np.array([65_534], np.uint16)], [np.array([65_534], np.uint16)])
+    batch = Batch.from_ids([np.array([65_534], np.uint16)], [np.array([65_534], np.uint16)])
     assert batch.src_ids.tolist() == [[65_534, EOS_ID]]
     assert batch.tgt_ids.tolist() == [[BOS_ID, 65_534, EOS_ID]]
 
@@ -144,7 +144,6 @@ def test_batches_are_pinned_where_asked(monkeypatch: pytest.MonkeyPatch) -> None
         step = next(stream)
     assert len(step.batches) == len(plain.batches)
     for batch, expected in zip(step.batches, plain.batches, strict=True):
-        assert batch.soft_ids is batch.soft_probs is None  # there are no teachers
         for name in ("src_ids", "src_lengths", "tgt_ids", "tgt_lengths"):
             tensor = getattr(batch, name)
             assert tensor.data_ptr() in pinned

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.evaluation.outputs import writing_differences
+from dragoman.evaluation.metrics import writing_differences
 
 LINES = [pair.tgt for pair in load_phrasebook().generate(seed=5, count=200)]
 NAMES = "out.de", "test.de"

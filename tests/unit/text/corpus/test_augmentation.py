@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import DataSettings
-from dragoman.text.corpus.augmentation import augment, is_augmented
+from dragoman.text.corpus.cleaning import augment, is_augmented
 
 SRC, TGT = "A man rides his bicycle through the old town.", "Ein Mann fährt mit dem Rad durch die Altstadt."
 SHARES = st.floats(0, 1)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from dragoman.config import DataSettings
 from dragoman.records import SentencePair
 from dragoman.text.corpus.cleaning import DUPLICATE, EMPTY, HELD_OUT, RATIO, SHARED, TOO_LONG, Cleaner
-from dragoman.text.corpus.splitting import HeldOut, hold_out, source_fingerprints
-from dragoman.text.fingerprints import FingerprintSet, fingerprints
+from dragoman.text.corpus.splitting import FingerprintSet, HeldOut, fingerprints, hold_out, source_fingerprints
 from dragoman.text.tokenization.encoding import BatchEncoderPair
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
@@ -119,7 +118,7 @@ def test_the_set_is_a_set(chunks):
 
 
 def test_the_set_over_many_levels(monkeypatch):
-    monkeypatch.setattr("dragoman.text.fingerprints._SMALLEST_LEVEL", 4)
+    monkeypatch.setattr("dragoman.text.corpus.splitting._SMALLEST_LEVEL", 4)
     rng, ours = np.random.default_rng(1), FingerprintSet()
     values = rng.permutation(np.repeat(np.arange(3000, dtype=np.uint64), 2))
     assert sum(int(ours.add(chunk).sum()) for chunk in np.array_split(values, 173)) == len(ours) == 3000

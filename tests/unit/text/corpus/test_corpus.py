@@ -230,9 +230,12 @@ class TestSettings:
         ("settings", "match"),
         [
             (DataSettings(), "`data.train` is not set"),
-            (DataSettings(train_src="a.en"), "`data.train_src` is set, but `data.train_tgt` is not"),
-            (DataSettings(train="a.tsv", dev_tgt="a.en"), "`data.dev_tgt` is set, but `data.dev_src` is not"),
-            (DataSettings(train="a.tsv", train_src="b", train_tgt="c"), "are both set"),
+            (DataSettings(train_src="a.en"), "`data.train_src` is given, but `data.train_tgt` is not"),
+            (DataSettings(train="a.tsv", dev_tgt="a.en"), "`data.dev_tgt` is given, but `data.dev_src` is not"),
+            (
+                DataSettings(train="a.tsv", train_src="b", train_tgt="c"),
+                "`data.train` and `data.train_src` must not both be given",
+            ),
         ],
     )
     def test_contradictions(self, settings, match):

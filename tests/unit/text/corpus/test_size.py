@@ -4,7 +4,7 @@ import pytest
 
 from dragoman.config.recipes import CorpusSize
 from dragoman.records import SentencePair
-from dragoman.text.corpus.size import SizeCounter, num_words
+from dragoman.text.corpus.corpus import SizeCounter, num_words
 
 
 def size_of(*chunks: list[tuple[str, str]]) -> CorpusSize:

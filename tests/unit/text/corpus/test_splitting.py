@@ -6,8 +6,7 @@ from dragoman.config import DataSettings
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.cleaning import Cleaner
-from dragoman.text.corpus.splitting import hold_out
-from dragoman.text.fingerprints import normalize_text
+from dragoman.text.corpus.splitting import hold_out, normalize_text
 
 SETTINGS = DataSettings(dev_fraction=0.05, test_fraction=0.1, max_held_out=60)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from dragoman.records import SentencePair
-from dragoman.text.doctor.tallies import MAX_CHARACTERS, Tallies
+from dragoman.text.doctor.findings import MAX_CHARACTERS, Tallies
 
 GOOD = [SentencePair(f"the house number {n} is old", f"das Haus Nummer {n} ist älter") for n in range(200)]
 

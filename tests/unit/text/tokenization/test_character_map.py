@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.tokenization.character_map import CharacterMap
+from dragoman.text.tokenization.sentencepiece import CharacterMap
 
 
 @pytest.fixture(scope="module", params=["nmt_nfkc", "nfkc", "nmt_nfkc_cf"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import CheckpointError
-from dragoman.training.run.lock import LOCK, lock_run
+from dragoman.training.run.run_folder import LOCK, lock_run
 
 
 def _lock_in_another_process(run: Path) -> int:

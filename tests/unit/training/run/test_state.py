@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.training.run.state import TrainState, ValidationRecord
+from dragoman.training.run.run_folder import TrainState, ValidationRecord
 
 
 def test_a_state_is_read_back_exactly() -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from dragoman.training.step import fused
 from dragoman.training.step import loss as loss_module
-from dragoman.training.step.loss import SoftLabels, Targets, projected_cross_entropy, smoothed_cross_entropy
+from dragoman.training.step.loss import Targets, projected_cross_entropy, smoothed_cross_entropy
 
 
 def _smoothed_targets(labels: torch.Tensor, vocab_size: int, epsilon: float, pad_id: int) -> torch.Tensor:
@@ -47,9 +47,12 @@ def test_closed_form_minimum() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [1, 5, 17])
 @pytest.mark.parametrize("scale", [1, 20], ids=["safe logits", "logits that may overflow"])
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
 def test_sliced_loss_and_gradients_equal_the_plain_ones(
-    bias: bool, rows: int, scale: int, monkeypatch: pytest.MonkeyPatch
+    bias: bool, rows: int, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not compiled:
+        monkeypatch.setattr(fused, "can_compute", lambda _: False)
     monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 5)
     torch.manual_seed(rows)
     tensors = [torch.randn(rows, 6) * scale, torch.randn(19, 6), torch.randn(19)][: 3 if bias else 2]
@@ -66,44 +69,6 @@ def test_sliced_loss_and_gradients_equal_the_plain_ones(
         results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
     for ours, plain in zip(*results, strict=True):
         torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
-@pytest.mark.parametrize("scale", [1, 20], ids=["safe logits", "logits that may overflow"])
-@pytest.mark.parametrize("weight", [0.5, 1.0])
-def test_soft_labels_share_the_probability_of_the_label(
-    weight: float, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compare with torch's loss of the explicit distribution. Ids without probability may occur several times."""
-    monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
-    if not compiled:
-        monkeypatch.setattr(fused, "can_compute", lambda _: False)
-    torch.manual_seed(7)
-    states, table, offset = torch.randn(17, 6) * scale, torch.randn(19, 6), torch.randn(19)
-    labels = torch.randint(1, 19, (17,))
-    ids = torch.stack([torch.randperm(18)[:4] + 1 for _ in range(17)])
-    probs = torch.rand(17, 4)
-    ids[:5, 2:], probs[:5, 2:] = 0, 0.0
-    probs /= probs.sum(1, keepdim=True)
-    targets = (1 - weight) * _smoothed_targets(labels, 19, 0.0, 0)
-    targets.scatter_add_(1, ids, weight * probs)
-    targets = 0.9 * targets + 0.1 / 18
-    targets[:, 0] = 0.0
-    results = []
-    for sliced in (True, False):
-        leaves = [tensor.clone().requires_grad_() for tensor in (states, table, offset)]
-        hidden, matrix, added = leaves
-        soft = SoftLabels(ids, probs, weight)
-        if sliced:
-            loss, nll = projected_cross_entropy(hidden, matrix, added, Targets(labels, 0.1, 0, soft))
-        else:
-            logits = functional.linear(hidden, matrix, added)
-            loss = functional.cross_entropy(logits, targets, reduction="sum")
-            nll = functional.cross_entropy(logits, labels, reduction="sum").detach()
-        (loss / 3).backward()
-        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
-    for ours, plain in zip(*results, strict=True):
-        torch.testing.assert_close(ours, plain, atol=1e-5 * scale, rtol=2e-5)
 
 
 def test_without_gradients_only_the_sums_are_computed() -> None:

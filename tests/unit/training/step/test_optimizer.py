@@ -7,8 +7,7 @@ import torch
 
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.model.transformer import Transformer
-from dragoman.training.step.muon import orthogonalize
-from dragoman.training.step.optimizer import EMA, build_optimizer, optimizer_tensors, restore_optimizer
+from dragoman.training.step.optimizer import EMA, build_optimizer, optimizer_tensors, orthogonalize, restore_optimizer
 
 MODEL = ModelSettings(preset="custom", d_model=16, d_ff=24, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
 MUON = TrainSettings(optimizer="muon", ema_decay=0.99, weight_decay=0.01)
@@ -32,7 +31,7 @@ def test_muon_updates_the_matrices_of_layers_and_adam_the_other_parameters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Compare in float32. Torch's Muon always uses bfloat16, so the test replaces the conversion."""
-    monkeypatch.setattr("dragoman.training.step.muon.resolve_precision", lambda name, device: torch.float32)
+    monkeypatch.setattr("dragoman.training.step.optimizer.resolve_precision", lambda name, device: torch.float32)
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
     ours, theirs = _model(), _model()
     within = [each for part in (theirs.encoder, theirs.decoder) for each in part.parameters() if each.ndim == 2]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dragoman.config import TrainSettings
-from dragoman.training.step.schedule import learning_rate
+from dragoman.training.step.optimizer import learning_rate
 
 BASE = TrainSettings(warmup_steps=4000, learning_rate=1.0, schedule="noam")
 

@@ -22,13 +22,13 @@ from dragoman.model.embedding import sinusoidal_positions
 from dragoman.model.parameters import parameter_table
 from dragoman.model.transformer import Transformer
 from dragoman.training.step.loss import smoothed_cross_entropy
-from dragoman.training.step.schedule import learning_rate
+from dragoman.training.step.optimizer import learning_rate
 from dragoman.visualization.figures.attention_figures import plot_heads
 from dragoman.visualization.figures.figure import png_of, svg_of
+from dragoman.visualization.inspection.attributions import decode_weights, encode_weights
 from dragoman.visualization.inspection.inspection import ATTENTION_KINDS, Inspection, PackedAttention, Side
 from dragoman.visualization.inspection.inspector import inspect_text
-from dragoman.visualization.inspection.weights import decode_weights, encode_weights
-from dragoman.visualization.report.inline import INK, LINE
+from dragoman.visualization.report.run_figures import INK, LINE
 
 
 def image_of(axes) -> np.ndarray:

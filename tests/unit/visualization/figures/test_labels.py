@@ -9,9 +9,8 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from dragoman.visualization import plot_masks
-from dragoman.visualization.figures import attention_figures, labels
-from dragoman.visualization.figures.figure import png_of
-from dragoman.visualization.figures.labels import readable_labels
+from dragoman.visualization.figures import attention_figures, figure
+from dragoman.visualization.figures.figure import png_of, readable_labels
 
 TELUGU, JAPANESE, CYRILLIC, LATIN = "తెలుగు", "こんにちは", "Привет", "Größe"
 
@@ -19,9 +18,9 @@ TELUGU, JAPANESE, CYRILLIC, LATIN = "తెలుగు", "こんにちは", "П
 @pytest.fixture
 def only_our_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with matplotlib's own fonts only."""
-    own = [entry for entry in labels._registered_fonts() if "matplotlib" in entry[1]]
-    monkeypatch.setattr(labels, "_registered_fonts", lambda: own)
-    monkeypatch.setattr(labels, "_all_fonts", lambda: own)
+    own = [entry for entry in figure._registered_fonts() if "matplotlib" in entry[1]]
+    monkeypatch.setattr(figure, "_registered_fonts", lambda: own)
+    monkeypatch.setattr(figure, "_all_fonts", lambda: own)
 
 
 def made_font(path: Path, family: str, characters: str) -> Path:
@@ -76,11 +75,11 @@ def test_installed_fonts_are_used(only_our_fonts: None, tmp_path: Path, monkeypa
     path = made_font(tmp_path / "squares.ttf", "Telugu Squares", TELUGU)
     monkeypatch.setattr(fontManager, "ttflist", list(fontManager.ttflist))
     fontManager.addfont(path)
-    own = labels._registered_fonts()
-    monkeypatch.setattr(labels, "_registered_fonts", lambda: [*own, ("Telugu Squares", str(path))])
+    own = figure._registered_fonts()
+    monkeypatch.setattr(figure, "_registered_fonts", lambda: [*own, ("Telugu Squares", str(path))])
     found = readable_labels([TELUGU, JAPANESE])
     assert found.texts == (TELUGU, "[ko n ni ti ha]")
-    assert found.fonts == (labels.OWN_FONT, "Telugu Squares")
+    assert found.fonts == (figure.OWN_FONT, "Telugu Squares")
     drawn_without_complaint([TELUGU])
 
 
@@ -102,6 +101,6 @@ def test_hostile_labels_are_drawn_safely(only_our_fonts: None) -> None:
     assert found.texts[3] == "z" + "\u0301" * 3
     assert found.texts[6] == "x" * 23 + "…"
     assert found.texts[7:] == ("<U+000A>", "<U+0000>")
-    assert all(len(text) <= 2 * labels.LONGEST_LABEL + 2 for text in found.texts)
+    assert all(len(text) <= 2 * figure.LONGEST_LABEL + 2 for text in found.texts)
     drawn_without_complaint(words)
     png_of(plot_masks(words, words, 3, 4))

@@ -11,7 +11,7 @@ import torch
 from dragoman.bundle import Model, Weights
 from dragoman.config import InferenceSettings
 from dragoman.model.transformer import Transformer
-from dragoman.visualization.inspection.inspection_page import escape_json, inspection_page
+from dragoman.visualization.inspection.inspection import escape_json, inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
 
 HOSTILE = "</script><script>alert(1)</script><!--\u2028 & <img src=x onerror=alert(2)>"

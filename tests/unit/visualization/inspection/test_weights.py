@@ -5,9 +5,9 @@ from scipy import stats
 
 from dragoman.bundle import Model
 from dragoman.model.transformer import AttentionWeights
+from dragoman.visualization.inspection.attributions import collect_weights, decode_weights
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
-from dragoman.visualization.inspection.weights import collect_weights, decode_weights
 
 SRC, TGT = ("a", "b", "c"), ("x", "y")
 

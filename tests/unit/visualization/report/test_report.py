@@ -11,27 +11,26 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
-from dragoman.data.stream import collate
+from dragoman.data.batch import Batch
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.report.inline import inline_svg
 from dragoman.visualization.report.report import ReportedTest, report_html, write_report
 from dragoman.visualization.report.report_sentences import (
+    WordWeights,
     choose_rows,
     choose_sentences,
     clip_text,
+    cross_attention_of,
     hover_rules,
     shade_level,
 )
 from dragoman.visualization.report.run_facts import TrainingLog, open_stored_part, read_log, read_run
-from dragoman.visualization.report.run_figures import draw_lengths, draw_run
-from dragoman.visualization.report.word_weights import WordWeights, cross_attention_of
+from dragoman.visualization.report.run_figures import draw_lengths, draw_run, inline_svg
 from tests.system.commands import write_tsv
 
 HOSTILE = [
@@ -339,7 +338,7 @@ def test_word_weights_match_the_models_attention(run: Path) -> None:
     assert "".join(words.src_words).lstrip() == source
     assert "".join(words.tgt_words).lstrip() == output
     src_ids, tgt_ids = trained.tokenizers.src.encode(source), trained.tokenizers.tgt.encode(output)
-    batch = collate([np.asarray(src_ids)], [np.asarray(tgt_ids)])
+    batch = Batch.from_ids([src_ids], [tgt_ids])
     with torch.no_grad():
         cross = (
             trained.transformer.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross[-1][0].mean(0)

@@ -17,7 +17,7 @@ def test_names_values_and_tables_become_the_text_of_flags() -> None:
         "train_seed": 2,
         "inference.seed": 3,
         "joint": False,
-        "teachers": ["a", Path("b")],
+        "metric": "bleu",
         "model": {"d_model": 64},
         "patience": None,
     }
@@ -28,7 +28,7 @@ def test_names_values_and_tables_become_the_text_of_flags() -> None:
         "train.seed": "2",
         "inference.seed": "3",
         "tokenizer.joint": "false",
-        "train.teachers": "a,b",
+        "validate.metric": "bleu",
         "model.d_model": "64",
     }
 
@@ -49,6 +49,14 @@ def test_every_setting_has_a_keyword_and_keeps_its_value(key: str) -> None:
         ({"max_step": 3}, "`max_step` is not a setting. Did you mean `max_steps`?"),
         ({"lr": 3}, "`lr` is not a setting. Did you mean `learning_rate`?"),
         ({"qqqqqq": 3}, "`qqqqqq` is not a setting."),
+        *(
+            (
+                {keyword: ["a", "b"]},
+                f"`{keyword}` was removed together with learning from the predictions of teachers. Leave the keyword "
+                "out. Train on what the teacher writes instead: `dragoman translate TEACHER < train.en > train.de`.",
+            )
+            for keyword in ("teachers", "train_teachers")
+        ),
         ({"seed": 3}, "`seed` is the name of 2 settings. Write `train_seed` or `inference_seed`."),
         ({"max_steps": {1}}, "`max_steps` must be a number, a text, a path or a list of these, but is a set."),
         (

@@ -12,9 +12,8 @@ from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
 from dragoman.training.run.log import LogDisplay
 from dragoman.training.run.signals import Interrupted
-from dragoman.workflows.progress import Progress
+from dragoman.workflows.progress import FinalScores, PairCounts, Progress, TrainingResult
 from dragoman.workflows.training.fine_tuning import model_languages
-from dragoman.workflows.training.results import FinalScores, PairCounts, TrainingResult
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 from dragoman.workflows.training.training import train_run
 

@@ -1,14 +1,16 @@
-"""Figure of a model's parameters by part."""
+"""Figures of a model: position encodings (section 3.5 of the paper), parameters by part, and a configuration."""
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dragoman.config import ModelSettings
+from dragoman.config import ModelSettings, TrainSettings
+from dragoman.model.embedding import sinusoidal_positions
 from dragoman.model.shapes import ParameterRow, parameter_rows
+from dragoman.visualization.arguments import check_count, check_even, check_sequence, transformer_of
 from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of
-from dragoman.visualization.figures.figure import COLORS, drawing_style, new_figure
-from dragoman.visualization.models import transformer_of
+from dragoman.visualization.figures.figure import COLORS, DIVERGING, drawing_style, new_figure
+from dragoman.visualization.figures.training_figures import check_train_settings, draw_schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,3 +128,107 @@ def _role_of(name: str) -> str:
 
 def _color_of(part: str) -> str:
     return next((COLORS[color] for _, name, color in _PARTS if name == part), COLORS[_EMBEDDING_COLOR])
+
+
+def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
+    """Plot the encodings as an image: one row per position, one column per dimension, values from -1 to 1.
+
+    The frequency falls from left to right: the first columns change with every row, the last ones hardly at all.
+
+    Parameters
+    ----------
+    length : int
+        Number of positions.
+    d_model : int
+        Number of dimensions. It must be even.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If `length` is below 1, or if `d_model` is odd or below 2.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention Is All You Need", section 3.5.
+    """
+    values = sinusoidal_positions(check_count("length", length), check_even("d_model", d_model)).numpy()
+    with drawing_style():
+        figure, (axes,) = new_figure(6.4, 4.0)
+        image = axes.imshow(values, cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        axes.set(title="Sinusoidal encodings", xlabel="dimension", ylabel="position")
+        figure.colorbar(image, ax=axes, label="value", shrink=0.9)
+    return figure
+
+
+def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int = 100, d_model: int = 20) -> "Figure":
+    """Plot some dimensions of the encodings over the positions.
+
+    An even dimension is a sine, and the odd dimension after it is the cosine of the same angle.
+
+    Parameters
+    ----------
+    dimensions : sequence of int
+        The dimensions to plot, counted from 0.
+    length : int
+        Number of positions.
+    d_model : int
+        Number of dimensions of the encoding. It must be even.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If a number is out of range, if a dimension is not below `d_model`, or if `d_model` is odd.
+    """
+    values = sinusoidal_positions(check_count("length", length), check_even("d_model", d_model)).numpy()
+    shown = check_sequence("dimensions", dimensions, "a list of numbers")
+    shown = tuple(check_count("dimensions", dimension, 0, d_model - 1) for dimension in shown)
+    with drawing_style():
+        figure, (axes,) = new_figure(6.4, 2.8)
+        for index, dimension in enumerate(shown):
+            style = "-" if dimension % 2 == 0 else "--"
+            axes.plot(values[:, dimension], style, color=COLORS[index // 2 % len(COLORS)], label=str(dimension))
+        title = f"Even dimensions are sines, odd dimensions cosines (d_model = {d_model})"
+        axes.set(title=title, xlabel="position", ylabel="value")
+        axes.grid(visible=True)
+        axes.margins(x=0)
+        figure.legend(title="dimension", loc="outside right center")
+    return figure
+
+
+def plot_summary(model: "AnyParameters", settings: TrainSettings, d_model: int | None = None) -> "Figure":
+    """Plot the parameters of a model by part, above its learning-rate schedule.
+
+    Parameters
+    ----------
+    model : Transformer, Translator, Model, ModelSettings or list of ParameterRow
+        The model, as for `plot_parameter_shares`.
+    settings : TrainSettings
+        Training settings with a schedule, learning rate and warm-up.
+    d_model : int, optional
+        Width of the model, if `model` is a list of rows.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If `model` or `settings` are something else, or if `d_model` is below 1.
+    """
+    rows = rows_of(model)
+    check_train_settings("settings", settings)
+    width = architecture_of(model).settings.d_model if d_model is None else check_count("d_model", d_model)
+    with drawing_style():
+        figure, (above, below) = new_figure(7.0, 5.8, rows=2)
+        draw_parameter_shares(above, rows)
+        draw_schedule(below, settings, width)
+    return figure
