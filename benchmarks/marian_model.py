@@ -83,7 +83,7 @@ def main() -> None:
     if small and not small.exists():
         raise SystemExit(f"{small}: not found; make it first: marian_model.py --size {GROWN_FROM[size.name]}")
     make_random(corpus, size, models / "random")
-    trained = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").trained)
+    trained = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").model)
     if small:
         grow(Model.load(small, "cpu").transformer, trained.transformer)
     settings = replace(

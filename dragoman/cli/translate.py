@@ -29,7 +29,7 @@ from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
-from dragoman.workflows.models import LoadedModel, load_model
+from dragoman.workflows.models import LoadedTranslator, load_model
 from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _PIECE_LINES = 5000
@@ -223,7 +223,7 @@ def _check_models(options: argparse.Namespace) -> None:
 
 
 def translate_windows(
-    source: InputLines, model: LoadedModel, notes: Notes, wanted: Mapping[str, Any] = MappingProxyType({})
+    source: InputLines, model: LoadedTranslator, notes: Notes, wanted: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[list[Translation]]:
     """Translate lines as they arrive, window by window. Notes about single lines go to `notes`.
 

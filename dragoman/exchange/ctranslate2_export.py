@@ -45,12 +45,12 @@ _POSITIONS = 2048
 _Floats = NDArray[np.float32]
 
 
-def export_ctranslate2(trained: Model, folder: Path, quantization: Quantization) -> None:
+def export_ctranslate2(model: Model, folder: Path, quantization: Quantization) -> None:
     """Write the folder.
 
     Parameters
     ----------
-    trained
+    model
         The model, of any kind.
     folder
         The folder to write. An existing folder is replaced.
@@ -62,14 +62,14 @@ def export_ctranslate2(trained: Model, folder: Path, quantization: Quantization)
     ModelError
         If ctranslate2 is not installed. Then nothing is written.
     """
-    specification = _specification(trained, quantization)
+    specification = _specification(model, quantization)
     with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
         specification.save(str(temporary))
-        _write_tokenizers(trained, temporary)
-        (temporary / "README.md").write_text(_readme_text(trained, folder.name), encoding="utf-8")
+        _write_tokenizers(model, temporary)
+        (temporary / "README.md").write_text(_readme_text(model, folder.name), encoding="utf-8")
 
 
-def _specification(trained: Model, quantization: Quantization) -> Any:
+def _specification(model: Model, quantization: Quantization) -> Any:
     """The model as a validated CTranslate2 specification. Raises ModelError if ctranslate2 is not installed.
 
     A specification is a tree of arrays with the attribute names of CTranslate2's modules. `validate` reports arrays
@@ -79,8 +79,8 @@ def _specification(trained: Model, quantization: Quantization) -> Any:
         from ctranslate2 import specs
     except ImportError:
         raise ModelError(f"the package ctranslate2 is not installed. {install_advice('exchange')}") from None
-    settings, arrays = trained.config.model, trained.weights.arrays
-    trained.weights.require_float32()
+    settings, arrays = model.config.model, model.weights.arrays
+    model.weights.require_float32()
     ours = {**arrays, **{name: arrays[first] for first, names in tied_names(settings).items() for name in names}}
     specification = specs.TransformerSpec.from_config(
         (settings.num_encoder_layers, settings.num_decoder_layers),
@@ -88,7 +88,7 @@ def _specification(trained: Model, quantization: Quantization) -> Any:
         pre_norm=settings.norm_first,
         activation=specs.common_spec.Activation[settings.activation.upper()],
     )
-    tables = [table(0, _num_positions(trained)) for table in position_tables(settings, ours)]
+    tables = [table(0, _num_positions(model)) for table in position_tables(settings, ours)]
     encoder, decoder = specification.encoder, specification.decoder
     _set_embedding(encoder, encoder.embeddings[0], ours["src_embedding.weight"], tables[0])
     _set_embedding(decoder, decoder.embeddings, ours["tgt_embedding.weight"], tables[1])
@@ -101,8 +101,8 @@ def _specification(trained: Model, quantization: Quantization) -> Any:
         _set_norm(encoder.layer_norm, ours, "encoder.norm")
         _set_norm(decoder.layer_norm, ours, "decoder.norm")
     _set_linear(decoder.projection, ours, "projection.")
-    specification.register_source_vocabulary(tokens_of(trained.tokenizers.src))
-    specification.register_target_vocabulary(tokens_of(trained.tokenizers.tgt))
+    specification.register_source_vocabulary(tokens_of(model.tokenizers.src))
+    specification.register_target_vocabulary(tokens_of(model.tokenizers.tgt))
     specification.config.add_source_eos = True
     specification.config.layer_norm_epsilon = 1e-5  # torch's default, which Dragoman's norms have
     specification.validate()
@@ -110,10 +110,10 @@ def _specification(trained: Model, quantization: Quantization) -> Any:
     return specification
 
 
-def _num_positions(trained: Model) -> int:
+def _num_positions(model: Model) -> int:
     """Rows of the table of positions: enough for the longest source, its end token, and the longest output."""
-    longest = trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens
-    return trained.config.model.position_limit or max(_POSITIONS, longest)
+    longest = model.config.data.max_tokens + 1 + model.config.inference.max_extra_tokens
+    return model.config.model.position_limit or max(_POSITIONS, longest)
 
 
 def _set_embedding(stack: Any, theirs: Any, weight: _Floats, positions: _Floats) -> None:
@@ -153,10 +153,10 @@ def _set_norm(theirs: Any, ours: Arrays, name: str) -> None:
     theirs.gamma, theirs.beta = ours[f"{name}.weight"].copy(), ours[f"{name}.bias"].copy()
 
 
-def _write_tokenizers(trained: Model, folder: Path) -> None:
+def _write_tokenizers(model: Model, folder: Path) -> None:
     """Write the tokenizers. CTranslate2 itself works on tokens, so a user needs them to encode and decode text."""
-    trained.tokenizers.save(folder)
-    for name, tokenizer in (("source.spm", trained.tokenizers.src), ("target.spm", trained.tokenizers.tgt)):
+    model.tokenizers.save(folder)
+    for name, tokenizer in (("source.spm", model.tokenizers.src), ("target.spm", model.tokenizers.tgt)):
         if isinstance(tokenizer.library, SentencePieceTokenizer):
             (folder / name).write_bytes(write_spm(tokenizer.library.model))
 
@@ -174,16 +174,16 @@ def tokens_of(tokenizer: Tokenizer) -> list[str]:
     ]
 
 
-def _readme_text(trained: Model, name: str) -> str:
+def _readme_text(model: Model, name: str) -> str:
     """The content of README.md. `name` is the folder of the model in the example.
 
     For a model with learned positions the example limits the output, and the text limits the source.
     """
-    card, settings, model = trained.card, trained.config.inference, trained.config.model
-    longest = model.longest_text(trained.config.data.max_tokens)
+    card, settings, shape = model.card, model.config.inference, model.config.model
+    longest = shape.longest_text(model.config.data.max_tokens)
     search = f"beam_size={settings.beam_size}"
-    if model.position_limit is not None:
-        search += f", max_decoding_length={model.position_limit}"
+    if shape.position_limit is not None:
+        search += f", max_decoding_length={shape.position_limit}"
     if settings.length_penalty == "power":
         search += f", length_penalty={settings.length_penalty_alpha:g}"
         penalty = (
@@ -194,14 +194,14 @@ def _readme_text(trained: Model, name: str) -> str:
             f"CTranslate2 has no counterpart of Dragoman's penalty for this model, ((5 + n) / 6) ** "
             f"{settings.length_penalty_alpha:g}: translations may have other lengths."
         )
-    if isinstance(trained.tokenizers.tgt.library, SentencePieceTokenizer):
+    if isinstance(model.tokenizers.tgt.library, SentencePieceTokenizer):
         package = "sentencepiece"
         load = f'source = sentencepiece.SentencePieceProcessor(model_file="{name}/source.spm")'
         tokens = 'source.encode("How are you?", out_type=str)'
         shown = '"".join(output).replace("\\u2581", " ").strip()'
     else:
         package = "tokenizers"
-        files = ("tokenizer",) * 2 if trained.tokenizers.joint else ("src.tokenizer", "tgt.tokenizer")
+        files = ("tokenizer",) * 2 if model.tokenizers.joint else ("src.tokenizer", "tgt.tokenizer")
         source, target = (f'tokenizers.Tokenizer.from_file("{name}/{file}.json")' for file in files)
         load = f"source, target = {source}, {target}"
         tokens = 'source.encode("How are you?", add_special_tokens=False).tokens'

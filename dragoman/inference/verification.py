@@ -60,27 +60,27 @@ class Check:
     largest_log_prob_difference: float
 
 
-def verify_translations(trained: Model, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
+def verify_translations(model: Model, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
     """Yield a check for each beam size and way of translating, in float32.
 
     `texts` are input as a user would give it. Empty and long texts are allowed. Raises ModelError for weights that are
     stored as integers.
     """
-    trained.weights.require_float32()
+    model.weights.require_float32()
     for beam_size in beam_sizes:
 
         def way(search: Search, beam_size: int = beam_size) -> Way:
-            translator = Translator.from_models([trained], "float32", search)
+            translator = Translator.from_models([model], "float32", search)
             return lambda texts: translator.translate_detailed(texts, beam_size=beam_size, n_best=1, **WITHOUT_SAMPLING)
 
-        ways, noisy = _own_ways(trained, way), []
+        ways, noisy = _own_ways(model, way), []
         if has_torch():
             from dragoman.inference.search.full_passes import FullPasses, GroupedSearch, of_one_length
 
-            reference = way(GroupedSearch(FullPasses(trained.transformer), of_one_length))
+            reference = way(GroupedSearch(FullPasses(model.transformer), of_one_length))
             seeds = range(_TIE_TRIALS)
-            noisy = [way(GroupedSearch(FullPasses(trained.transformer, TIE, seed), of_one_length)) for seed in seeds]
-            ways |= _tensor_ways(trained, way)
+            noisy = [way(GroupedSearch(FullPasses(model.transformer, TIE, seed), of_one_length)) for seed in seeds]
+            ways |= _tensor_ways(model, way)
         else:
             reference = ways.pop(ONE_BY_ONE)
         expected = reference(texts)
@@ -88,9 +88,9 @@ def verify_translations(trained: Model, texts: Sequence[str], beam_sizes: Sequen
             yield _compare_all(name, beam_size, texts, expected, translate(texts), noisy)
 
 
-def _own_ways(trained: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
+def _own_ways(model: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
     """The ways of `dragoman translate` by name."""
-    together = way(Engines([trained.weights]))
+    together = way(Engines([model.weights]))
     return {
         "all together": together,
         "in another order": lambda texts: _reorder(together, texts),
@@ -99,12 +99,12 @@ def _own_ways(trained: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
     }
 
 
-def _tensor_ways(trained: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
+def _tensor_ways(model: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
     """The ways of the tensor decoder by name."""
     from dragoman.inference.search.full_passes import GroupedSearch, as_they_come
     from dragoman.inference.tensors.fast_model import FastModel
 
-    fast = FastModel(trained.transformer)
+    fast = FastModel(model.transformer)
     return {
         "tensors, packed": way(GroupedSearch(fast, as_they_come)),
         "tensors, padded": way(GroupedSearch(fast, as_they_come, _MORE_PADDING)),

@@ -65,16 +65,16 @@ def inspect_model(request: InspectionRequest, progress: Progress = QUIET) -> "In
         text, reference = _test_sentence(Path(request.model.paths[0]), request.test_sentence)
     if not text.strip():
         raise DataError("the text is empty. Give a sentence to inspect, in quotes.")
-    trained = load_trained(request.model, progress)[0]
+    model = load_trained(request.model, progress)[0]
     from dragoman.visualization.inspection.inspector import inspect_text
 
     name = str(resolve_model_folder(Path(request.model.paths[0]))) if request.model.paths else "the model"
-    own = trained.config.inference
+    own = model.config.inference
     if own.sample or own.mbr_samples:
         progress.note(f"inspecting {name} with beam search, although its settings sample translations")
     searched = Config(inference=replace(own, n_best=1, **WITHOUT_SAMPLING))
     settings = read_config([], request.model.overrides, searched).config.inference
-    return inspect_text(trained, text, settings, name=name, reference=reference)
+    return inspect_text(model, text, settings, name=name, reference=reference)
 
 
 def _test_sentence(run: Path, number: int) -> tuple[str, str]:

@@ -52,7 +52,7 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedModel:
+class LoadedTranslator:
     """A translator with its settings and languages.
 
     Parameters
@@ -94,7 +94,7 @@ def find_folder(path: str | Path, progress: Progress = QUIET) -> Path:
     return folder
 
 
-def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel:
+def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedTranslator:
     """Load a model, or several as an ensemble, with its translator.
 
     Parameters
@@ -106,7 +106,7 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
 
     Returns
     -------
-    LoadedModel
+    LoadedTranslator
         The translator with its settings. Call ``translator.translate(texts, **overrides)``.
 
     Raises
@@ -135,7 +135,7 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     card, data = first.card, first.config.data
     src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang
-    return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
+    return LoadedTranslator(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
 
 
 def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[Model]":

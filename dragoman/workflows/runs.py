@@ -103,7 +103,7 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
     return write_report(run, _translate_test(run, Model.load(folder, device), progress))
 
 
-def _translate_test(run_folder: Path, trained: "Model", progress: Progress) -> "ReportedTest | None":
+def _translate_test(run_folder: Path, model: "Model", progress: Progress) -> "ReportedTest | None":
     """Translate the test set of a run, or else its validation data. Returns None if both are gone."""
     from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import ReportedTest
@@ -113,12 +113,12 @@ def _translate_test(run_folder: Path, trained: "Model", progress: Progress) -> "
     for part, name in (("test", "test"), ("dev", "validation")):
         if store := open_stored_part(run_folder, part):
             sources, references = store.texts()
-            translator = Translator.from_models([trained])
+            translator = Translator.from_models([model])
             with progress.counting(f"translating the {name} data", len(sources)):
                 outputs = translator.translate(sources)
-            bleu = all_metrics(tokenizer_for(trained.config.data.tgt_lang))[0]
+            bleu = all_metrics(tokenizer_for(model.config.data.tgt_lang))[0]
             warnings = warnings_about(counts_of(bleu, outputs, references), outputs, references)
-            alignment = cross_attention_of(trained)
+            alignment = cross_attention_of(model)
             return ReportedTest(name, sources, references, outputs, warnings, translator.translate, alignment)
     progress.note("the run's test and validation data are gone, so the report has no sentences")
     return None

@@ -103,17 +103,17 @@ def verify_translating(request: VerificationRequest, progress: Progress = QUIET)
     from dragoman.bundle import Model
     from dragoman.inference.verification import ONE_BY_ONE, verify_translations
 
-    trained = Model.load(folder, request.device)
-    texts, origin = _texts(request, trained)
+    model = Model.load(folder, request.device)
+    texts, origin = _texts(request, model)
     if request.resumes:
         try:
             check_resumable(request.model)
         except DragomanError as error:
             raise ResumingNotVerified(str(error)) from None
-    beam_sizes = sorted({1, max(2, trained.config.inference.beam_size)})
+    beam_sizes = sorted({1, max(2, model.config.inference.beam_size)})
     progress.note(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in different ways")
     checks: list[Check] = []
-    for check in verify_translations(trained, texts, beam_sizes):
+    for check in verify_translations(model, texts, beam_sizes):
         progress.result(check)
         checks.append(check)
     reference = "definition" if has_torch() else ONE_BY_ONE
@@ -153,7 +153,7 @@ def verify_resuming(request: VerificationRequest, progress: Progress = QUIET) ->
         raise ResumingNotVerified(str(error)) from None
 
 
-def _texts(request: VerificationRequest, trained: "Model") -> tuple[list[str], str]:
+def _texts(request: VerificationRequest, model: "Model") -> tuple[list[str], str]:
     """Return the texts and their origin: the file, the run's validation data, or the model's vocabulary."""
     from dragoman.visualization.report.run_facts import open_stored_part
 
@@ -166,7 +166,7 @@ def _texts(request: VerificationRequest, trained: "Model") -> tuple[list[str], s
         return texts, str(request.src)
     if store := open_stored_part(request.model, "dev"):
         return list(store.texts(most)[0]), "the run's validation data"
-    rng, tokenizer = Random(most), trained.tokenizers.src
-    lengths = (rng.randint(1, min(_LONGEST_INVENTED, trained.config.data.max_tokens)) for _ in range(most))
+    rng, tokenizer = Random(most), model.tokenizers.src
+    lengths = (rng.randint(1, min(_LONGEST_INVENTED, model.config.data.max_tokens)) for _ in range(most))
     rows = [[rng.randrange(4, tokenizer.vocab_size) for _ in range(length)] for length in lengths]
     return [tokenizer.detokenize(row) for row in rows], "random tokens of its vocabulary"

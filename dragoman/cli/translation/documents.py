@@ -7,14 +7,14 @@ from dragoman.cli.translation.notes import Notes
 from dragoman.errors import DataError
 from dragoman.inference.options import Preserve
 from dragoman.records import Translation
-from dragoman.workflows.models import LoadedModel
+from dragoman.workflows.models import LoadedTranslator
 
 DOCUMENTS = ("html", "srt")
 _LONGEST_NAME = 60
 
 
 def translate_document(
-    stream: BinaryIO, name: str, kind: str, model: LoadedModel, notes: Notes, preserve: Preserve
+    stream: BinaryIO, name: str, kind: str, model: LoadedTranslator, notes: Notes, preserve: Preserve
 ) -> bytes:
     """The translated file, whose declarations of language and encoding follow. Notes about its texts go to `notes`.
 

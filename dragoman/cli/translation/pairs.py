@@ -18,12 +18,12 @@ from dragoman.text.corpus.opening import format_of, open_corpus
 from dragoman.text.corpus.tables import Table
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.languages import are_similar, contradiction, language_of_side
-from dragoman.workflows.models import LoadedModel
+from dragoman.workflows.models import LoadedTranslator
 
 _LOOKED_AT_TEXTS = 1000
 
 
-def source_side(path: Path, options: argparse.Namespace, model: LoadedModel) -> Iterator[str]:
+def source_side(path: Path, options: argparse.Namespace, model: LoadedTranslator) -> Iterator[str]:
     """The source texts of a file with pairs. Raises ConfigError if it is not clear which they are."""
     try:
         corpus = _open_pairs(path, options, model)
@@ -39,7 +39,7 @@ def source_side(path: Path, options: argparse.Namespace, model: LoadedModel) -> 
     return chain(first, texts)
 
 
-def _open_pairs(path: Path, options: argparse.Namespace, model: LoadedModel) -> Corpus:
+def _open_pairs(path: Path, options: argparse.Namespace, model: LoadedTranslator) -> Corpus:
     columns = options.columns or (only_text(path, encoding_of(options)) if format_of(path) == "jsonl" else "")
     is_one = columns != "" and "," not in columns
     layout = layout_of(options.encoding or "", "" if is_one else columns, options.header or "auto")
@@ -60,7 +60,7 @@ def _read_sources(corpus: Corpus) -> Iterator[str]:
         say(f"{report.skipped:,} of the {report.units:,} units of {corpus} lack a text and have no line.")
 
 
-def _check_side(texts: list[str], corpus: Corpus, model: LoadedModel, is_chosen: bool) -> None:
+def _check_side(texts: list[str], corpus: Corpus, model: LoadedTranslator, is_chosen: bool) -> None:
     """Raise ConfigError if the texts are clearly in the language that the model writes.
 
     Texts in a third language, or texts that the user has chosen (`is_chosen`), only cause a warning.

@@ -9,12 +9,14 @@ from dragoman.cli.translation.notes import Notes
 from dragoman.cli.translation.sources import InputLines
 from dragoman.inference.options import Preserve
 from dragoman.records import Translation
-from dragoman.workflows.models import LoadedModel
+from dragoman.workflows.models import LoadedTranslator
 
 LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
-def stream_lines(source: InputLines, output: BinaryIO, model: LoadedModel, notes: Notes, preserve: Preserve) -> None:
+def stream_lines(
+    source: InputLines, output: BinaryIO, model: LoadedTranslator, notes: Notes, preserve: Preserve
+) -> None:
     """Translate lines as they arrive, and write every word at once. Notes about single lines go to `notes`."""
     options = {**model.overrides, "protect": preserve.protect, "by_sentence": preserve.by_sentence}
     for number, text in enumerate(chain.from_iterable(source.windows(notes.invalid)), start=1):

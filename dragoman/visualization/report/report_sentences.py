@@ -30,24 +30,24 @@ Alignment = Callable[[str, str], WordWeights | None]
 """``alignment(source, output)`` returns word weights, or None if there is nothing to align."""
 
 
-def cross_attention_of(trained: Model) -> Alignment:
+def cross_attention_of(model: Model) -> Alignment:
     """A function that computes word weights from the attention that `translate --alignment` uses.
 
     The output is fed to the decoder (teacher forcing). Weights are summed over the tokens of a source word and averaged
     over the tokens of a target word. Weight on the end token belongs to no word. Texts longer than the training limit,
     which the translator splits, are not aligned.
     """
-    longest = trained.config.model.longest_text(trained.config.data.max_tokens)
-    aligner = Aligner([trained.weights], trained.tokenizers)
+    longest = model.config.model.longest_text(model.config.data.max_tokens)
+    aligner = Aligner([model.weights], model.tokenizers)
 
     def align(source: str, output: str) -> WordWeights | None:
-        src_ids = trained.tokenizers.src.encode(source)
-        tgt_ids = trained.tokenizers.tgt.encode(output)
+        src_ids = model.tokenizers.src.encode(source)
+        tgt_ids = model.tokenizers.tgt.encode(output)
         if not src_ids or not tgt_ids or max(len(src_ids), len(tgt_ids)) > longest:
             return None
         [links] = aligner.weights([(src_ids, tgt_ids)])
-        src, src_texts = _words(trained.tokenizers.src, src_ids)
-        tgt, tgt_texts = _words(trained.tokenizers.tgt, tgt_ids)
+        src, src_texts = _words(model.tokenizers.src, src_ids)
+        tgt, tgt_texts = _words(model.tokenizers.tgt, tgt_ids)
         return WordWeights(src_texts, tgt_texts, tuple(map(tuple, _sum_by_word(links, src, tgt).tolist())))
 
     return align

@@ -82,14 +82,14 @@ class StartingPoint:
         A description of each model that this one descends from, oldest first.
     origin
         Where the first of these models was imported from, or "".
-    trained
+    model
         The model to take the weights from. None if the run continues, because its checkpoint holds the weights.
     """
 
     tokenizers: TokenizerPair
     lineage: tuple[str, ...]
     origin: str
-    trained: Model | None
+    model: Model | None
 
 
 def continuation_of(out: Path) -> StartingPoint | None:
@@ -114,9 +114,9 @@ def starting_point_of(path: str) -> StartingPoint | None:
     if not path:
         return None
     folder = resolve_model_folder(Path(path))
-    trained = Model.load(folder, "cpu")
-    card = trained.card
-    return StartingPoint(trained.tokenizers, (*card.lineage, _describe_model(path, folder)), card.origin, trained)
+    model = Model.load(folder, "cpu")
+    card = model.card
+    return StartingPoint(model.tokenizers, (*card.lineage, _describe_model(path, folder)), card.origin, model)
 
 
 def _describe_model(path: str, folder: Path) -> str:
@@ -175,6 +175,6 @@ def compare_with_base(
     return tuple(changes)
 
 
-def _scores(outputs: Sequence[str], references: Sequence[str], trained: Model) -> list[Score]:
-    tokenize = tokenizer_for(trained.config.data.tgt_lang)
+def _scores(outputs: Sequence[str], references: Sequence[str], model: Model) -> list[Score]:
+    tokenize = tokenizer_for(model.config.data.tgt_lang)
     return [bleu(outputs, references, tokenize), chrf(outputs, references)]

@@ -301,10 +301,10 @@ def _shorten(config: Config) -> Config:
     return replace(config, train=train, validate=validate, inference=inference)
 
 
-def _scoring_seconds(config: Config, trained: Model, data: PreparedData) -> float:
+def _scoring_seconds(config: Config, model: Model, data: PreparedData) -> float:
     """Return the seconds to translate and score validation and test data at the end, extrapolated from a sample."""
     dev = validation_data(data)
-    translator = Translator.from_models([replace(trained, config=_shorten(config))])
+    translator = Translator.from_models([replace(model, config=_shorten(config))])
     sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in dev.texts())
     translator.translate(sources[:2])
     clock = time.perf_counter()

@@ -31,10 +31,10 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
     stopped, such as "train.max_steps = 1000 reached".
     """
     folder, device = resolve_model_folder(run.folder), run.config.train.device
-    trained = Model.load(folder, device)
-    trained = replace(trained, config=replace(trained.config, inference=run.config.inference))
-    translator, beam_size = Translator.from_models([trained]), trained.config.inference.beam_size
-    card = replace(trained.card, test_pairs=len(data.test) if data.test is not None else 0)
+    model = Model.load(folder, device)
+    model = replace(model, config=replace(model.config, inference=run.config.inference))
+    translator, beam_size = Translator.from_models([model]), model.config.inference.beam_size
+    card = replace(model.card, test_pairs=len(data.test) if data.test is not None else 0)
     tests: list[ReportedTest] = []
     found: list[PartScores] = []
     for part, store in (("validation", data.dev), ("test", data.test)):
@@ -43,16 +43,16 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
         sources, references = store.texts()
         with progress.counting(f"translating the {part} data", len(sources)):
             outputs = translator.translate(sources)
-        result = score_outputs(outputs, references, tokenizer_for(trained.config.data.tgt_lang))
+        result = score_outputs(outputs, references, tokenizer_for(model.config.data.tgt_lang))
         card = card.with_scores(f"{part}, beam {beam_size}", list(result.scores))
         for warning in result.warnings:
             progress.note(f"{part}: {warning}")
         found.append(PartScores(part, result.num_sentences, beam_size, result.scores))
-        aligned = cross_attention_of(trained)
+        aligned = cross_attention_of(model)
         tests.append(ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, aligned))
     changes: tuple[ScoreChange, ...] = ()
-    if trained.config.train.start_from:
-        changes = compare_with_base(trained, translator, run.corpora, tests, progress)
+    if model.config.train.start_from:
+        changes = compare_with_base(model, translator, run.corpora, tests, progress)
     outcome = _outcome(run, session, reason, found[-1], tests[-1])
     start_bleu = next((change.before.value for change in changes if change.data == tests[-1].part), None)
     progress.result(FinalScores(verdict(replace(outcome, start_bleu=start_bleu)), tuple(found)))
@@ -64,7 +64,7 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
         card = card.with_scores(before, [change.before for change in scores])
         if name == REPLAY_TEST:
             card = card.with_scores(f"{name}, beam {beam_size}", [change.after for change in scores])
-    replace_card(folder, card, trained.config)
+    replace_card(folder, card, model.config)
     try:  # the model is complete and scored, so a failure here does not fail the run
         progress.note(f"the report is {write_report(run.folder, tests[-1])}")
     except DragomanError as error:

@@ -228,8 +228,8 @@ def make_session(
     tokenizers = data.tokenizers
     device = processes.device(resolve_device(config.train.device, "train.device"))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
-    if start and start.trained:
-        set_weights(model, {name: each.detach() for name, each in start.trained.transformer.named_parameters()})
+    if start and start.model:
+        set_weights(model, {name: each.detach() for name, each in start.model.transformer.named_parameters()})
     model = model.to(device)
     card = _card(config, data, model)
     if start:

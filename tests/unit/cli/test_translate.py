@@ -24,7 +24,7 @@ from dragoman.inference.options import Details, Preserve
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
-from dragoman.workflows.models import LoadedModel
+from dragoman.workflows.models import LoadedTranslator
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ class Recorder:
 
 def _windows(content: bytes, settings: InferenceSettings) -> Recorder:
     recorder = Recorder()
-    model = LoadedModel(recorder, settings, {"length_penalty_alpha": 0.5}, "")
+    model = LoadedTranslator(recorder, settings, {"length_penalty_alpha": 0.5}, "")
     answers = [
         t.text for window in translate_windows(InputLines(io.BytesIO(content), "x"), model, Notes()) for t in window
     ]
@@ -276,7 +276,7 @@ def test_output_is_one_line_for_any_model_output() -> None:
 
 
 def test_prefix_errors_are_data_errors(tmp_path: Path) -> None:
-    model = LoadedModel(Recorder(), InferenceSettings(), {}, "")
+    model = LoadedTranslator(Recorder(), InferenceSettings(), {}, "")
     with pytest.raises(DataError, match=r"^p has only 1 line, fewer than x\."):
         list(translate_windows(InputLines(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])), model, Notes()))
 
@@ -447,7 +447,7 @@ def test_each_streamed_word_is_written_at_once(model_folder: Path) -> None:
         def flush(self) -> None:
             written.append(self.getvalue())
 
-    model = LoadedModel(Translator.load(model_folder), InferenceSettings(), {"beam_size": 1}, "de")
+    model = LoadedTranslator(Translator.load(model_folder), InferenceSettings(), {"beam_size": 1}, "de")
     stream_lines(InputLines(io.BytesIO(b"one two\nthree\n"), "input"), Output(), model, Notes(), Preserve())
     assert len(written) > 3
     assert all(later.startswith(earlier) for earlier, later in pairwise(written))
@@ -478,7 +478,7 @@ class Losing:
 )
 def test_lost_spans_in_whole_files_are_reported(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
     long = "one " * 30
-    model = LoadedModel(Losing(), InferenceSettings(), {}, "")
+    model = LoadedTranslator(Losing(), InferenceSettings(), {}, "")
     translate_document(io.BytesIO((content % long).encode()), "x", kind, model, Notes(), Preserve(by_sentence=True))
     said = capfd.readouterr().err.splitlines()
     text = "one {a} two" if kind == "html" else f"one {{a}} two {long}"[:59] + "…"

@@ -17,7 +17,7 @@ from dragoman.config import InferenceSettings
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis
-from dragoman.workflows.models import LoadedModel
+from dragoman.workflows.models import LoadedTranslator
 
 TMX = (
     '<?xml version="1.0"?>\n<tmx version="1.4"><header srclang="en"/><body>{}</body></tmx>'.format(
@@ -44,9 +44,9 @@ def languages(monkeypatch: pytest.MonkeyPatch, small_bundle: Model) -> list[str]
         repeated = [Hypothesis(tuple(one.ids), (-2.0,) * (len(one.ids) + 1), -1.0, -1.0, True) for one in sources]
         return [[one] if one.ids else [] for one in repeated]
 
-    def load(request: Any, progress: Any) -> LoadedModel:
+    def load(request: Any, progress: Any) -> LoadedTranslator:
         translator = Translator(SimpleNamespace(search=search), small_bundle.tokenizers, InferenceSettings(), 200)
-        return LoadedModel(translator, InferenceSettings(), {}, codes[1], codes[0])
+        return LoadedTranslator(translator, InferenceSettings(), {}, codes[1], codes[0])
 
     monkeypatch.setattr("dragoman.cli.translate.load_model", load)
     return codes
@@ -397,7 +397,7 @@ def test_a_page_declares_its_new_encoding_and_language(
     small_bundle: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     translator = Translator.from_models([small_bundle])
-    model = LoadedModel(translator, InferenceSettings(), {"beam_size": 1}, "de", "en")
+    model = LoadedTranslator(translator, InferenceSettings(), {"beam_size": 1}, "de", "en")
     monkeypatch.setattr("dragoman.cli.translate.load_model", lambda request, progress: model)
     page = tmp_path / "page.html"
     page.write_bytes('<html lang="en"><meta charset=iso-8859-1><p>\xfc one</p></html>'.encode("iso-8859-1"))
