@@ -53,12 +53,12 @@ class _Side:
         return {name: index for index, name in enumerate(names)}
 
 
-def export_marian(trained: Model, folder: Path) -> tuple[str, ...]:
+def export_marian(model: Model, folder: Path) -> tuple[str, ...]:
     """Write a model in the Hugging Face format of Marian.
 
     Parameters
     ----------
-    trained
+    model
         The model.
     folder
         The folder to write. An existing folder is replaced.
@@ -73,20 +73,20 @@ def export_marian(trained: Model, folder: Path) -> tuple[str, ...]:
     ModelError
         If Marian cannot represent the model. The message names the setting and its value.
     """
-    src, tgt = _side(trained.tokenizers.src), _side(trained.tokenizers.tgt)
-    _check_exportable(trained, src, tgt)
+    src, tgt = _side(model.tokenizers.src), _side(model.tokenizers.tgt)
+    _check_exportable(model, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
     with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
-        write_tensors(_tensors(trained, src, tgt), temporary / SAFETENSORS, {"format": "pt"})
-        _write(temporary / CONFIG, _config(trained, src, tgt))
-        _write(temporary / GENERATION, _generation(trained, tgt))
-        _write(temporary / TOKENIZER, _tokenizer(trained, shared))
+        write_tensors(_tensors(model, src, tgt), temporary / SAFETENSORS, {"format": "pt"})
+        _write(temporary / CONFIG, _config(model, src, tgt))
+        _write(temporary / GENERATION, _generation(model, tgt))
+        _write(temporary / TOKENIZER, _tokenizer(model, shared))
         _write(temporary / VOCABULARY, src.vocabulary)
         if not shared:
             _write(temporary / TARGET_VOCABULARY, tgt.vocabulary)
         for name, side in ((SOURCE_SPM, src), (TARGET_SPM, tgt)):
             (temporary / name).write_bytes(write_spm(side.tokenizer.model))
-    settings = trained.config.inference
+    settings = model.config.inference
     if settings.length_penalty == "power":
         return ()
     return (f"`inference.length_penalty` ({settings.length_penalty}) has no counterpart in Marian and is left out",)
@@ -101,9 +101,9 @@ def _side(tokenizer: Tokenizer) -> _Side:
     return _Side(tokenizer.library)
 
 
-def _check_exportable(trained: Model, src: _Side, tgt: _Side) -> None:
+def _check_exportable(model: Model, src: _Side, tgt: _Side) -> None:
     """Raise ModelError for a model whose layers or vocabularies `MarianMTModel` cannot represent."""
-    settings = trained.config.model
+    settings = model.config.model
     problems = {
         "`model.norm_first` is true, but Marian models in transformers are post-norm": settings.norm_first,
         f'`model.positions` is "{settings.positions}", not "marian"': settings.positions != "marian",
@@ -117,52 +117,52 @@ def _check_exportable(trained: Model, src: _Side, tgt: _Side) -> None:
             raise ModelError(f"this model cannot be exported to Marian: {problem}. Export to ctranslate2 instead.")
 
 
-def _tensors(trained: Model, src: _Side, tgt: _Side) -> dict[str, NDArray[np.float32]]:
+def _tensors(model: Model, src: _Side, tgt: _Side) -> dict[str, NDArray[np.float32]]:
     """The tensors by Marian's names. Tied tensors are written once. transformers computes the positions itself."""
-    ours = trained.weights.arrays
-    trained.weights.require_float32()
+    ours = model.weights.arrays
+    model.weights.require_float32()
     tensors = {
         theirs: part
-        for name, group in layer_tensors(trained.config.model).items()
+        for name, group in layer_tensors(model.config.model).items()
         for theirs, part in zip(group, np.split(ours[name], len(group)), strict=True)
     }
-    tie = trained.config.model.tie
+    tie = model.config.model.tie
     embeddings = {SHARED if tie == "all" else EMBEDDINGS["encoder"]: (ours["src_embedding.weight"], src)}
     if tie != "all":
         embeddings[EMBEDDINGS["decoder"]] = ours["tgt_embedding.weight"], tgt
     if tie == "none":
         embeddings[PROJECTION] = ours["projection.weight"], tgt
     tensors |= {name: tensor[side.rows] for name, (tensor, side) in embeddings.items()}
-    bias = ours.get("projection.bias", np.zeros(trained.tokenizers.tgt.vocab_size, np.float32))
+    bias = ours.get("projection.bias", np.zeros(model.tokenizers.tgt.vocab_size, np.float32))
     return tensors | {BIAS: bias[tgt.rows][None]}
 
 
-def _config(trained: Model, src: _Side, tgt: _Side) -> dict[str, Any]:
-    model, pad = trained.config.model, len(tgt.rows) - 1
+def _config(model: Model, src: _Side, tgt: _Side) -> dict[str, Any]:
+    shape, pad = model.config.model, len(tgt.rows) - 1
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        "d_model": model.d_model,
-        "encoder_layers": model.num_encoder_layers,
-        "decoder_layers": model.num_decoder_layers,
-        "encoder_attention_heads": model.num_heads,
-        "decoder_attention_heads": model.num_heads,
-        "encoder_ffn_dim": model.d_ff,
-        "decoder_ffn_dim": model.d_ff,
-        "activation_function": model.activation,
-        "dropout": model.dropout,
-        "attention_dropout": model.attention_dropout,
-        "activation_dropout": model.activation_dropout,
+        "d_model": shape.d_model,
+        "encoder_layers": shape.num_encoder_layers,
+        "decoder_layers": shape.num_decoder_layers,
+        "encoder_attention_heads": shape.num_heads,
+        "decoder_attention_heads": shape.num_heads,
+        "encoder_ffn_dim": shape.d_ff,
+        "decoder_ffn_dim": shape.d_ff,
+        "activation_function": shape.activation,
+        "dropout": shape.dropout,
+        "attention_dropout": shape.attention_dropout,
+        "activation_dropout": shape.activation_dropout,
         "scale_embedding": True,
         "normalize_before": False,
         "normalize_embedding": False,
         "static_position_embeddings": True,
-        "max_position_embeddings": _num_positions(trained),
+        "max_position_embeddings": _num_positions(model),
         "vocab_size": len(src.rows),
         "decoder_vocab_size": len(tgt.rows),
-        "share_encoder_decoder_embeddings": model.tie == "all",
-        "tie_word_embeddings": model.tie != "none",
+        "share_encoder_decoder_embeddings": shape.tie == "all",
+        "tie_word_embeddings": shape.tie != "none",
         "pad_token_id": pad,
         "decoder_start_token_id": pad,
         "eos_token_id": _EOS,
@@ -172,24 +172,24 @@ def _config(trained: Model, src: _Side, tgt: _Side) -> dict[str, Any]:
     }
 
 
-def _num_positions(trained: Model) -> int:
+def _num_positions(model: Model) -> int:
     """Positions for the longest source and the longest output: transformers reads positions from a table."""
-    return max(_POSITIONS, trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens)
+    return max(_POSITIONS, model.config.data.max_tokens + 1 + model.config.inference.max_extra_tokens)
 
 
-def _generation(trained: Model, tgt: _Side) -> dict[str, Any]:
+def _generation(model: Model, tgt: _Side) -> dict[str, Any]:
     """The content of generation_config.json.
 
     With `early_stopping` "never" transformers searches until no open hypothesis can win, which is never less thorough
     than Dragoman's own search (`inference/search/beam.py`). `bad_words_ids` suppress what Dragoman never outputs.
     """
-    settings, pad = trained.config.inference, len(tgt.rows) - 1
+    settings, pad = model.config.inference, len(tgt.rows) - 1
     penalty = {"length_penalty": settings.length_penalty_alpha} if settings.length_penalty == "power" else {}
     return {
         "num_beams": settings.beam_size,
         **penalty,
         "early_stopping": "never",
-        "max_length": _num_positions(trained),
+        "max_length": _num_positions(model),
         "bad_words_ids": [[pad], [_UNK]],
         "pad_token_id": pad,
         "decoder_start_token_id": pad,
@@ -197,13 +197,13 @@ def _generation(trained: Model, tgt: _Side) -> dict[str, Any]:
     }
 
 
-def _tokenizer(trained: Model, shared: bool) -> dict[str, Any]:
+def _tokenizer(model: Model, shared: bool) -> dict[str, Any]:
     """The content of tokenizer_config.json. `model_max_length` counts the end token, `data.max_tokens` does not."""
     return {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": trained.config.data.src_lang,
-        "target_lang": trained.config.data.tgt_lang,
-        "model_max_length": trained.config.data.max_tokens + 1,
+        "source_lang": model.config.data.src_lang,
+        "target_lang": model.config.data.tgt_lang,
+        "model_max_length": model.config.data.max_tokens + 1,
         "separate_vocabs": not shared,
         "eos_token": "</s>",
         "unk_token": "<unk>",

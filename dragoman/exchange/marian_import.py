@@ -57,13 +57,13 @@ class ImportedModel:
 
     Attributes
     ----------
-    trained
+    model
         The model on the CPU, with its tokenizers, settings and card.
     notes
         Clauses for the user about unsafe files and options that were left out.
     """
 
-    trained: Model
+    model: Model
     notes: tuple[str, ...]
 
 

@@ -46,10 +46,10 @@ def import_model(model: str, out: Path | None = None, progress: Progress = QUIET
     check_new_folder(path)
     folder = _find_marian(model, progress)
     imported = import_marian(folder, name if folder == Path(model) else model)
-    imported.trained.save(path)
+    imported.model.save(path)
     for note in imported.notes:
         progress.note(note)
-    return ImportedFolder(path, imported.trained.card)
+    return ImportedFolder(path, imported.model.card)
 
 
 def _find_marian(model: str, progress: Progress) -> Path:

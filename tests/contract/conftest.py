@@ -112,7 +112,7 @@ def table_model() -> type[TableModel]:
 def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
     """The trained Marian model after import, saved and loaded again."""
     folder = tmp_path_factory.mktemp("imported") / "model"
-    import_marian(trained_marian, "opus-mt-en-de").trained.save(folder)
+    import_marian(trained_marian, "opus-mt-en-de").model.save(folder)
     return Model.load(folder, "cpu")
 
 

@@ -97,7 +97,7 @@ def test_ids_equal_those_of_marian_tokenizer(trained_marian: Path, imported: Mod
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 def test_ids_and_text_of_any_string(marian_model: Callable[..., Path], tmp_path: Path, algorithm: str) -> None:
     folder = marian_model(tmp_path / "model", algorithm=algorithm)
-    theirs, pair = MarianTokenizer.from_pretrained(folder), import_marian(folder, "model").trained.tokenizers
+    theirs, pair = MarianTokenizer.from_pretrained(folder), import_marian(folder, "model").model.tokenizers
 
     @settings(max_examples=300, deadline=None)
     @given(st.text(alphabet=st.sampled_from(" ▁\t\nabcdetinghß.é>日ﬁ½\u0301\u0308\u3000\u00a0")) | st.text())
@@ -146,7 +146,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_logits(marian_model: Callable[..., Path], sentences: list[str], tmp_path: Path, shape: str) -> None:
     folder = marian_model(tmp_path / "model", **SHAPES[shape])
-    trained = import_marian(folder, "model").trained
+    trained = import_marian(folder, "model").model
     theirs, tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
     texts = [*sentences[:16], " ".join(sentences[:12])]
     batch = tokenizer(texts, return_tensors="pt", padding=True)
@@ -204,7 +204,7 @@ def _score(trained: Model, src: list[int], tgt: list[int]) -> float:
 
 def test_export_and_import_give_the_same_model(imported: Model, tmp_path: Path) -> None:
     export_marian(imported, tmp_path / "marian")
-    again = import_marian(tmp_path / "marian", "opus-mt-en-de").trained
+    again = import_marian(tmp_path / "marian", "opus-mt-en-de").model
     imported.save(tmp_path / "one")
     again.save(tmp_path / "other")
     for name in ("config.toml", "src.tokenizer.json", "tgt.tokenizer.json"):

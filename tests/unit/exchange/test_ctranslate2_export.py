@@ -63,7 +63,7 @@ def test_any_model(
 
 
 def test_a_model_with_an_imported_tokenizer(small_marian: Path, tmp_path: Path) -> None:
-    trained = import_marian(small_marian, "model").trained
+    trained = import_marian(small_marian, "model").model
     export_ctranslate2(trained, tmp_path / "model", "float32")
     assert agreement_of(tmp_path / "model", trained).largest_difference < 1e-4
     command = [sys.executable, "-c", _example(tmp_path / "model")]

@@ -28,7 +28,7 @@ def folder(small_marian: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(small_marian: Path) -> Model:
-    return import_marian(small_marian, "Someone/opus-mt-en-de").trained
+    return import_marian(small_marian, "Someone/opus-mt-en-de").model
 
 
 def change(path: Path, **values: Any) -> None:
@@ -73,14 +73,14 @@ def test_it_is_a_model_like_any_other(trained: Model, tmp_path: Path) -> None:
 
 def test_languages_from_the_name(folder: Path) -> None:
     change(folder / "tokenizer_config.json", source_lang=None, target_lang=None)
-    data = import_marian(folder, "Helsinki-NLP/opus-mt-tc-big-fi-zle").trained.config.data
+    data = import_marian(folder, "Helsinki-NLP/opus-mt-tc-big-fi-zle").model.config.data
     assert (data.src_lang, data.tgt_lang) == ("fi", "zle")
 
 
 def test_a_search_that_renormalises_takes_padding_out(folder: Path, trained: Model) -> None:
     assert trained.transformer.projection.bias[BOS_ID] > -100
     change(folder / "generation_config.json", renormalize_logits=True)
-    assert import_marian(folder, "model").trained.transformer.projection.bias[BOS_ID] == UNREACHABLE
+    assert import_marian(folder, "model").model.transformer.projection.bias[BOS_ID] == UNREACHABLE
 
 
 def test_settings_of_old_models_and_what_is_not_taken_over(folder: Path) -> None:
@@ -88,8 +88,8 @@ def test_settings_of_old_models_and_what_is_not_taken_over(folder: Path) -> None
     (folder / "tokenizer_config.json").unlink()
     change(folder / "config.json", num_beams=6, max_length=20, no_repeat_ngram_size=3, static_position_embeddings=True)
     imported = import_marian(folder, "opus-mt-en-de")
-    assert imported.trained.config.inference.beam_size == 6
-    assert imported.trained.config.inference.max_extra_tokens == 19
+    assert imported.model.config.inference.beam_size == 6
+    assert imported.model.config.inference.max_extra_tokens == 19
     assert imported.notes == ("`no_repeat_ngram_size` (3) of its search is not imported",)
 
 
@@ -180,7 +180,7 @@ def test_pickled_weights_are_read_for_their_tensors_alone(folder: Path, trained:
     torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     imported = import_marian(folder, "model")
     assert "pytorch_model.bin is a pickle; only its tensors were read" in imported.notes[0]
-    for one, other in zip(imported.trained.transformer.parameters(), trained.transformer.parameters(), strict=True):
+    for one, other in zip(imported.model.transformer.parameters(), trained.transformer.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
