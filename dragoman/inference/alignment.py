@@ -1,13 +1,12 @@
 """Word alignments of finished translations, from the decoder's attention to the source.
 
-The decoder predicts target token i in the step whose input is token i - 1. Token i is the input of the next step.
-Attention can be read in either step. In ``prediction``, the model does not have the token yet. In ``next`` it does
-(Shift-Att: Chen et al. 2020, https://arxiv.org/abs/2004.14837). `docs/explanation/word-alignments.md` compares the two.
+The decoder predicts target token i in the step whose input is token i - 1. Attention is read in that step, where the
+model does not have the token yet. `docs/explanation/word-alignments.md` compares it with the next step.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +27,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _Weights = TypeVar("_Weights", npt.NDArray[np.float32], "Tensor")
-Reading = Literal["prediction", "next"]
 Links = tuple[tuple[int, int], ...]
 """Pairs (source index, target index), sorted by target."""
-
-DEFAULT_READING: Reading = "prediction"
 
 _TOKENS_AT_ONCE = 2048
 
@@ -43,14 +39,13 @@ def alignment_layer(num_layers: int) -> int:
 
 
 def attention_links(
-    cross: "Float[_Weights, 'H Q S']", num_src: int, num_tgt: int, reading: Reading
+    cross: "Float[_Weights, 'H Q S']", num_src: int, num_tgt: int
 ) -> "Float[_Weights, 'num_tgt num_src']":
     """Attention from each target token to each source token without eos, averaged over the heads. Also of arrays.
 
     The queries (Q) of `cross` are bos and the target tokens.
     """
-    first = 1 if reading == "next" else 0
-    return cross[:, first : first + num_tgt, :num_src].mean(0)  # type: ignore[no-any-return]
+    return cross[:, :num_tgt, :num_src].mean(0)  # type: ignore[no-any-return]
 
 
 class Aligner:
@@ -62,21 +57,10 @@ class Aligner:
         One model or several. Several must share the tokenizers.
     tokenizers
         The tokenizers of both sides.
-    reading
-        The step in which attention is read (see above).
-    layer
-        The decoder layer, from 0. None: each model's `alignment_layer`.
     """
 
-    def __init__(
-        self,
-        models: Sequence[AnyTransformer],
-        tokenizers: TokenizerPair,
-        reading: Reading = DEFAULT_READING,
-        layer: int | None = None,
-    ) -> None:
-        self._models = [LazyTransformer.of(model) for model in models]
-        self._tokenizers, self._reading, self._layer = tokenizers, reading, layer
+    def __init__(self, models: Sequence[AnyTransformer], tokenizers: TokenizerPair) -> None:
+        self._models, self._tokenizers = [LazyTransformer.of(model) for model in models], tokenizers
 
     def links(self, pairs: Sequence[IdPair]) -> list[Links]:
         """The source token of each target token, for every pair of source and target ids without control ids."""
@@ -139,11 +123,9 @@ class Aligner:
         weights = convert_once(self._models[0], precision).now()
         if not weights.is_finite:
             return None
-        layer = alignment_layer(weights.num_layers) if self._layer is None else self._layer
-        passes = force_in_threads(weights, pairs, layer=layer, with_log_probs=False)
+        passes = force_in_threads(weights, pairs, layer=alignment_layer(weights.num_layers), with_log_probs=False)
         return [
-            attention_links(one.attention, len(src), len(tgt), self._reading)
-            for one, (src, tgt) in zip(passes, pairs, strict=True)
+            attention_links(one.attention, len(src), len(tgt)) for one, (src, tgt) in zip(passes, pairs, strict=True)
         ]
 
     def _weights(self, model: LazyTransformer, pairs: Sequence[IdPair]) -> list[npt.NDArray[np.float32]]:
@@ -159,9 +141,9 @@ class Aligner:
         inputs = (each.to(transformer.device) for each in (src_ids, src_lengths, decoder_input))
         with torch.inference_mode():
             cross = transformer.attention(*inputs).cross
-            layer = alignment_layer(len(cross)) if self._layer is None else self._layer
+            weights = cross[alignment_layer(len(cross))]
             return [
-                attention_links(cross[layer][row], len(src), len(tgt), self._reading).float().cpu().numpy()
+                attention_links(weights[row], len(src), len(tgt)).float().cpu().numpy()
                 for row, (src, tgt) in enumerate(pairs)
             ]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.errors import DataError
-from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
+from dragoman.inference.alignment import alignment_layer, attention_links
 from dragoman.inference.output_rules import unwritable
 from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
 from dragoman.inference.scoring import score_tokens
@@ -87,7 +87,7 @@ def inspect_text(
         src=src,
         tgt=tgt,
         reference=replace_surrogates(reference),
-        reading=DEFAULT_READING,
+        reading="prediction",
         layer=alignment_layer(model.settings.num_decoder_layers),
         links=encode_weights(forced.links),
         steps=_add_continuations(steps, forced, searched, settings, tokenizers.tgt),
@@ -168,7 +168,7 @@ def _forced_pass(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[i
     attention = model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input)
     cross = attention.cross[alignment_layer(len(attention.cross))][0]
     logits = model(batch.src_ids, batch.src_lengths, batch.decoder_input)[0].float()
-    links = attention_links(cross, len(src_ids), len(tgt_ids), DEFAULT_READING)
+    links = attention_links(cross, len(src_ids), len(tgt_ids))
     alone = tuple(score_tokens(model, without_source)[0].tolist())
     return _ForcedPass(src_ids, tgt_ids, attention, links, torch.log_softmax(logits, dim=-1).cpu(), alone)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings
-from dragoman.inference.alignment import DEFAULT_READING, Aligner, _words_before, alignment_layer, attention_links
+from dragoman.inference.alignment import Aligner, _words_before, alignment_layer, attention_links
 from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
@@ -27,28 +27,22 @@ def model() -> Transformer:
     return Transformer(SETTINGS, TOKENIZER.vocab_size, TOKENIZER.vocab_size).eval()
 
 
-def test_readings_differ_by_one_step_and_leave_out_eos() -> None:
+def test_links_leave_out_eos() -> None:
     cross = torch.rand(2, 4, 4)  # bos and three target tokens; three source tokens and eos
-    torch.testing.assert_close(attention_links(cross, 3, 3, "prediction"), cross[:, :3, :3].mean(0))
-    torch.testing.assert_close(attention_links(cross, 3, 3, "next"), cross[:, 1:4, :3].mean(0))
+    torch.testing.assert_close(attention_links(cross, 3, 3), cross[:, :3, :3].mean(0))
 
 
-@pytest.mark.parametrize("reading", ["prediction", "next"])
-@pytest.mark.parametrize("layer", [0, 1, None])
-def test_links_are_the_largest_weights_and_independent_of_the_batch(
-    model: Transformer, reading: str, layer: int | None
-) -> None:
+def test_links_are_the_largest_weights_and_independent_of_the_batch(model: Transformer) -> None:
     pairs = [([5, 6, 7], [8, 9]), ([], [5]), ([5], []), ([9] * 11, [4, 5, 6, 7, 8]), ([4, 5], [6])]
-    links = Aligner([model], TOKENIZERS, reading, layer).links(pairs)
+    links = Aligner([model], TOKENIZERS).links(pairs)
     assert links[1] == links[2] == ()
     for (src, tgt), found in zip(pairs, links, strict=True):
         if src and tgt:
             attention = model.attention(
                 torch.tensor([[*src, EOS_ID]]), torch.tensor([len(src) + 1]), torch.tensor([[BOS_ID, *tgt]])
             )
-            weights = attention.cross[alignment_layer(2) if layer is None else layer][0].mean(0)
-            first = 1 if reading == "next" else 0
-            expected = weights[first : first + len(tgt), : len(src)].argmax(1).tolist()
+            weights = attention.cross[alignment_layer(2)][0].mean(0)
+            expected = weights[: len(tgt), : len(src)].argmax(1).tolist()
             assert found == tuple((source, target) for target, source in enumerate(expected))
 
 
@@ -80,8 +74,7 @@ def test_alignments_of_translations_link_words_of_both_texts(model: Transformer)
     assert all(answer.alignment is None for answer in translator.translate_detailed(texts))
 
 
-def test_default_reading_and_layer_are_the_documented_ones() -> None:
-    assert DEFAULT_READING == "prediction"
+def test_the_layer_is_the_documented_one() -> None:
     assert [alignment_layer(number) for number in (1, 2, 6)] == [0, 1, 5]
 
 

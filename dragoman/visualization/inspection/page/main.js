@@ -1,6 +1,5 @@
 // Builds the page and handles events.
 
-const READINGS = { prediction: "at the step that predicts the word", next: "at the step after the word" };
 
 function drawAll() {
   readScale();
@@ -48,7 +47,7 @@ const languages = [data.src_lang, data.tgt_lang].filter(Boolean).join(" to ");
 byId("about").textContent = [languages, data.model].filter(Boolean).map(shown).join(" · ");
 document.title = `${shown(data.tgt.text).slice(0, 60)} · Dragoman`;
 byId("reading").textContent =
-  `Shades and lines show the mean of the heads of decoder layer ${data.layer + 1} ${READINGS[data.reading]}, as in \`translate --alignment\`.`;
+  `Shades and lines show the mean of the heads of decoder layer ${data.layer + 1} at the step that predicts the word, as in \`translate --alignment\`.`;
 if (data.reference) {
   byId("reference").hidden = false;
   byId("reference-text").textContent = shown(data.reference);
