@@ -46,7 +46,7 @@ SIZES = {
     "kernels": (1456, 13),
     "model": (634, 10),
     "serving": (2218, 25),
-    "text": (4706, 41),
+    "text": (4703, 40),
     "training": (2904, 25),
     "visualization": (2644, 25),
     "workflows": (2314, 24),
