@@ -49,7 +49,7 @@ SIZES = {
     "text": (4703, 40),
     "training": (2904, 25),
     "visualization": (2644, 25),
-    "workflows": (2314, 24),
+    "workflows": (2307, 23),
 }
 TORCH_FREE_FILES = ("inference.translator", "workflows.models", "workflows.evaluation", "workflows.comparison")
 
