@@ -37,7 +37,7 @@ SIZES = {
     "cli": (2101, 30),
     "config": (984, 7),
     "corpora": (453, 5),
-    "data": (792, 7),
+    "data": (794, 7),
     "demo": (508, 4),
     "devices": (234, 5),
     "evaluation": (997, 8),
