@@ -9,8 +9,8 @@ from dragoman.config.settings import MOST_ENTRIES
 from dragoman.display import shape_text
 from dragoman.messages import say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
+from dragoman.workflows.inspection import ModelSummary, SummaryRequest, summarize_model
 from dragoman.workflows.progress import TerminalProgress
-from dragoman.workflows.summary import ModelSummary, SummaryRequest, summarize_model
 
 
 def run(arguments: Sequence[str]) -> int:

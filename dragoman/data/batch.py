@@ -172,10 +172,12 @@ def pad_ids(
 ) -> tuple[Tensor, Tensor]:
     """Rows of `first`, ids and `last` as one padded (B, longest) int64 tensor, and their lengths (B,)."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    width = len(first) + int(lengths.max(initial=0)) + len(last)
-    padded = np.full((len(rows), width), pad_id, np.int64)
-    padded[:, : len(first)] = first
-    for place, row in enumerate(rows):
-        end = len(first) + len(row)
-        padded[place, len(first) : end], padded[place, end : end + len(last)] = row, last
-    return torch.from_numpy(padded), torch.from_numpy(lengths + len(first) + len(last))
+    start, width = len(first), int(lengths.max(initial=0))
+    padded = np.full((len(rows), start + width + len(last)), pad_id, np.int64)
+    padded[:, :start] = first
+    if len(rows):  # "unsafe", because an empty list is an array of floats
+        filled = np.concatenate(rows, dtype=np.int64, casting="unsafe")
+        padded[:, start : start + width][np.arange(width) < lengths[:, None]] = filled
+    for offset, one in enumerate(last, start):
+        padded[np.arange(len(rows)), lengths + offset] = one
+    return torch.from_numpy(padded), torch.from_numpy(lengths + start + len(last))

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -28,6 +29,28 @@ TORCH_FREE = (
     "inference.preservation",
     "serving",
 )
+# Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
+# code lowers it.
+SIZES = {
+    "(no package)": (701, 11),
+    "bundle": (573, 8),
+    "cli": (2101, 30),
+    "config": (984, 7),
+    "corpora": (453, 5),
+    "data": (794, 7),
+    "demo": (508, 4),
+    "devices": (234, 5),
+    "evaluation": (997, 8),
+    "exchange": (952, 8),
+    "inference": (3846, 43),
+    "kernels": (1456, 13),
+    "model": (634, 10),
+    "serving": (2218, 25),
+    "text": (4703, 40),
+    "training": (2904, 25),
+    "visualization": (2644, 25),
+    "workflows": (2307, 23),
+}
 TORCH_FREE_FILES = ("inference.translator", "workflows.models", "workflows.evaluation", "workflows.comparison")
 
 
@@ -41,6 +64,65 @@ MODULES = {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path i
 def test_a_package_has_at_most_twelve_files() -> None:
     files = Counter(path.parent for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
     assert {str(folder): count for folder, count in files.items() if count > MAX_FILES and folder.name != "cli"} == {}
+
+
+def test_no_package_grows_unnoticed() -> None:
+    found = Counter[str](), Counter[str]()
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).parts
+        package = parts[0] if len(parts) > 1 else "(no package)"
+        found[0][package] += lines_of_code(path)
+        found[1][package] += 1
+    sizes = {package: (found[0][package], found[1][package]) for package in found[0]}
+    grown = {
+        package: f"{size} instead of at most {SIZES.get(package, (0, 0))} (lines of code, modules)"
+        for package, size in sizes.items()
+        if any(map(int.__gt__, size, SIZES.get(package, (0, 0))))
+    }
+    assert grown == {}, f"the table of the code as it is: {dict(sorted(sizes.items()))}"
+    assert SIZES.keys() == sizes.keys()
+
+
+def lines_of_code(path: Path) -> int:
+    """The number of lines with code. Docstrings, comments and blank lines do not count."""
+    tree = MODULES[name_of(path)]
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    docstrings = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and ast.get_docstring(node) is not None
+        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+    }
+    unseen = {"COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER", "ENCODING"}
+    with path.open("rb") as file:
+        code = {
+            line
+            for token in tokenize.tokenize(file.readline)
+            if tokenize.tok_name[token.type] not in unseen
+            for line in range(token.start[0], token.end[0] + 1)
+        }
+    return len(code - docstrings)
+
+
+def test_the_counter_sees_code_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = [
+        '"""A module."""',
+        "import os  # a line",
+        "",
+        "# a comment",
+        "def function(name: str) -> str:  # a line",
+        '    """A docstring',
+        '    of two lines."""',
+        "    return f(",
+        '        """a text',
+        '        of two lines""",',
+        "    )",
+    ]
+    path = tmp_path / "module.py"
+    path.write_text("\n".join(source), encoding="utf-8")
+    monkeypatch.setitem(MODULES, "module", ast.parse(path.read_text(encoding="utf-8")))
+    monkeypatch.setattr(sys.modules[__name__], "name_of", lambda path: path.stem)
+    assert lines_of_code(path) == 6
 
 
 def test_a_file_of_the_command_line_is_a_verb_or_shared_by_verbs() -> None:

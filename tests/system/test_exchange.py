@@ -26,6 +26,10 @@ def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.Ca
         run_command(["export", str(model), "--to", "ctranslate2", "--quantization", "int8", "--out", f"{model}-8"]) == 0
     )
     assert agreement_of(Path(f"{model}-8"), Model.load(model, "cpu")).largest_difference < 1.0
+    text = ["--text", "one", "--inference.max-extra-tokens", "3"]
+    assert run_command(["translate", str(model), *text]) == 0
+    assert run_command(["translate", str(model), *text, "--engine", "ctranslate2"]) == 2
+    assert "`--engine` is not a flag of `dragoman translate`." in capsys.readouterr().err
     assert run_command(["export", str(model), "--to", "marian", "--out", str(tmp_path / "back")]) == 0
     assert (tmp_path / "back" / "source.spm").exists()
     assert run_command(["summary", str(model)]) == 0

@@ -119,6 +119,11 @@ def library_names() -> dict[str, str]:
     return {name: trie[name][0].decode() for name in trie.keys()}  # noqa: SIM118
 
 
+def test_the_file_of_names_is_small() -> None:
+    (file,) = Path(languages.__file__).parent.glob("language_names*")
+    assert file.stat().st_size < 400_000
+
+
 def test_the_file_has_every_name_of_langcodes() -> None:
     lines = gzip.decompress(languages._NAMES_FILE.read_bytes()).decode().splitlines()
     entries = [line.split("|") for line in lines if not line.startswith("#")]

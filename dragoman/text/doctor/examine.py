@@ -33,10 +33,9 @@ from dragoman.text.doctor.findings import (
     repeated_side,
     shorten,
 )
-from dragoman.text.doctor.language_findings import language_findings, mismatches
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_SETTING
 from dragoman.text.doctor.overlap import Overlap
-from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_findings
+from dragoman.text.doctor.side_findings import SLIDE, UNRELATED, comparison_findings, language_findings, mismatches
 from dragoman.text.doctor.slides import SideComparison, compare_sides
 from dragoman.text.lines import read_lines
 

@@ -1,7 +1,7 @@
 """Detect the language and script of a side from a sample of its lines, and the direction of each pair.
 
 The detector is py3langid (Lui & Baldwin 2012) with all its languages. A single line is too short for a reliable
-result, so lines are joined to blocks; benchmarks/language_detection.py measures the accuracy.
+result, so lines are joined to blocks; benchmarks/results/language_detection.md has the accuracy.
 
 The direction of a pair follows from both of its sides together, which also works for short sentences.
 """

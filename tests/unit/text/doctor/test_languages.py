@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.records import SentencePair
 from dragoman.text.doctor import languages
-from dragoman.text.doctor.language_findings import language_findings
 from dragoman.text.doctor.languages import script_of
+from dragoman.text.doctor.side_findings import language_findings
 
 ENGLISH = [f"This is the old house near the river, number {n}, and it is empty." for n in range(60)]
 GERMAN = [f"Das ist das alte Haus in der Nähe des Flusses, Nummer {n}, und es ist leer." for n in range(60)]

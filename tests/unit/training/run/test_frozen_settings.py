@@ -1,5 +1,6 @@
 """The frozen settings of a run: some may change later, and the others are refused by name."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,6 +106,19 @@ def test_an_edited_configuration_is_refused_with_the_original_value(tmp_path: Pa
     free = replace(config, train=replace(config.train, max_steps=70), data=replace(config.data, train="/elsewhere"))
     path.write_text(dump_config(free))
     assert not check_frozen(tmp_path, free)
+
+
+def test_a_run_with_teachers_does_not_continue_without_them(tmp_path: Path) -> None:
+    """Not even if its configuration was edited: the checkpoint knows."""
+    freeze_config(tmp_path, Config())
+    folder = checkpoint(tmp_path, 1, Config())
+    shutil.rmtree(folder)
+    with write_folder(folder, {}) as partial:
+        taught = dump_config(Config()).replace("[train]\n", '[train]\nteachers = "one,two"\n')
+        (partial / "config.toml").write_text(taught)
+    for check in (lambda: check_frozen(tmp_path, Config()), lambda: check_resumable(tmp_path)):
+        with pytest.raises(CheckpointError, match=r'is "one,two", but .* was removed\. A run with it cannot continue'):
+            check()
 
 
 def test_recorded_paths_of_corpora_are_absolute_and_paths_of_models_as_given(
