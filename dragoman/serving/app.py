@@ -24,8 +24,9 @@ from starlette.types import ASGIApp
 from dragoman.serving.apis import deepl, libretranslate, native_api
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
-from dragoman.serving.http.endpoint import Endpoint, Handler, Middleware, SortedJsonResponse, error_response, is_deepl
+from dragoman.serving.http.endpoint import Endpoint, Handler, SortedJsonResponse, error_response, is_deepl
 from dragoman.serving.http.keys import Keys
+from dragoman.serving.http.middleware import Middleware
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.pages import DOCS_FILES, docs_page, openapi_document, page_files
 from dragoman.serving.service import Service
