@@ -22,6 +22,15 @@ _NEEDED = ("starlette", "uvicorn", "httptools", "multipart", "prometheus_client"
 # Settings that a request sets itself, and settings that would make answers differ between requests.
 _IGNORED = tuple(f"inference.{name}" for name in ("n_best", "seed", *WITHOUT_SAMPLING))
 
+# Metavar, default and help of the flags that `Deployment.from_flags` reads.
+_DEPLOYMENT = {
+    "url_prefix": ("PATH", "", "Path below which a proxy shows the server, such as /mt"),
+    "public_url": ("URL", "", "Address for clients, such as https://example.org/mt [default: from each request]"),
+    "trusted_proxies": ("ADDRESSES", "", "Proxies whose headers count: 127.0.0.1,10.0.0.0/8,unix [default: none]"),
+    "cors": ("ORIGINS", "*", "Web origins whose pages may read answers, none, or * for all [default: *]"),
+    "access_log": ("FILE", "", "Log each request as a line of JSON; -: standard output [default: no log]"),
+}
+
 
 def run(arguments: Sequence[str]) -> int:
     """Load the models and serve them. Returns the exit code after the service is stopped."""
@@ -33,6 +42,7 @@ def run(arguments: Sequence[str]) -> int:
         if not os.path.exists(text):
             require_model(text.partition("=")[2] or text)
     from dragoman.serving.app import make_app
+    from dragoman.serving.http.forwarding import Deployment
     from dragoman.serving.http.keys import Keys
     from dragoman.serving.http.server import bind_socket, run_server, url_of_socket
     from dragoman.serving.models import Models, add_terms, load_served_model
@@ -40,6 +50,7 @@ def run(arguments: Sequence[str]) -> int:
 
     settings = ServeSettings(**{name: getattr(options, name) for name in SERVE_SETTINGS})
     keys = Keys(options.api_keys, settings.requests_per_minute)
+    deployment = Deployment.from_flags(**{name: getattr(options, name) for name in _DEPLOYMENT})
     logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
     with bind_socket(options.host, options.port) as found:
         announce_compiling()
@@ -48,8 +59,9 @@ def run(arguments: Sequence[str]) -> int:
         models = Models(add_terms(loaded, options.terms), options.pivot)
         service = Service(models, settings)
         address, pairs = url_of_socket(found), ", ".join(models.pairs)
-        app = make_app(service, keys, with_page=not options.no_page)
-        run_server(app, service, found, lambda: say(f"{address} translates {pairs}; see {address}/docs for the API"))
+        app = make_app(service, keys, not options.no_page, deployment)
+        public_url = deployment.public_url or f"{address}{deployment.prefix}"
+        run_server(app, service, found, lambda: say(f"{address} translates {pairs}; see {public_url}/docs for the API"))
     return 0
 
 
@@ -66,6 +78,9 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--terms", action="append", default=[], metavar="FILE", help=text)
     parser.add_switch("--no-page", "Serve only the APIs and /docs, no page at /")
     add_model_flags(parser, without=_IGNORED)
+    parser.start_section("Proxies")
+    for name, (metavar, default, text) in _DEPLOYMENT.items():
+        parser.add_flag(f"--{name.replace('_', '-')}", metavar, text, default=default)
     parser.start_section("Limits")
     for name, one in SERVE_SETTINGS.items():
         parser.add_argument(

@@ -151,6 +151,7 @@ class FileTranslations:
         if request.source != AUTO:
             self._service.path(request.source, request.target)
         self._check_limits(client, len(request.texts[0]))
+        self._service.count_characters(len(request.texts[0]))
         job = FileJob(str(uuid.uuid4()), file.name, file.media_type, client, request)
         self._jobs[job.id] = job
         self._start_next()

@@ -119,6 +119,11 @@ class Service:
         """Run an inspection in the inspection thread, which runs one at a time beside the lanes."""
         return await asyncio.get_running_loop().run_in_executor(self._apart, work)
 
+    def count_characters(self, count: int) -> None:
+        """Count source characters, in total and for the key of the current request."""
+        self.characters += count
+        self.metrics.count_characters(count)
+
     @property
     def status(self) -> str:
         """``ok``, or the reason not to send new work: ``starting``, ``draining`` or ``stalled``."""
@@ -146,7 +151,7 @@ class Service:
         if request.source == AUTO:
             await self._load_detector()
         parsed = await _map_texts(partial(self._parse, request), texts)
-        self.characters += sum(map(len, texts))
+        self.count_characters(sum(map(len, texts)))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(parsed):
             groups[one.source].append(place)
