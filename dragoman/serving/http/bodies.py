@@ -29,8 +29,10 @@ MALFORMED = "The browser (or proxy) sent a request that this server could not un
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a malformed form is answered, not logged
 # Fields of a form: more than the default of `max_texts`, since each text of a request is a field.
 _MAX_FIELDS = 2000
-# How long, and how much, to read from a client after a refusal.
-_LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 16
+# How long, and how much, to read after a refusal: a proxy that is still sending an upload would answer 502 itself.
+_LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 24
+# Bytes of a body that are discarded to use the connection again.
+_SHORT_BYTES = 1 << 16
 
 
 class BodyMemory:
@@ -104,7 +106,7 @@ def has_short_body(scope: Scope) -> bool:
     """Whether the body is so short that its unread bytes can be discarded, and the connection used again."""
     sent = Headers(scope=scope)
     announced = sent.get("content-length", "0")
-    return "transfer-encoding" not in sent and announced.isdecimal() and int(announced) <= _LINGER_BYTES
+    return "transfer-encoding" not in sent and announced.isdecimal() and int(announced) <= _SHORT_BYTES
 
 
 async def linger(scope: Scope, receive: Receive) -> None:

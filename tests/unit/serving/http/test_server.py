@@ -128,6 +128,19 @@ def test_large_bodies_are_refused_before_they_are_read(address: str) -> None:
         assert receive_all(unannounced).startswith(b"HTTP/1.1 413")
 
 
+def test_a_client_that_sends_on_after_a_refusal_receives_it(address: str) -> None:
+    """A proxy sends the whole body, and answers 502 itself if the connection is reset before."""
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"
+    with open_connection(address) as connection:
+        try:
+            connection.sendall(head + b"x" * 8_000_000)
+            time.sleep(0.1)
+            answer = receive_all(connection)
+        except ConnectionError:
+            answer = b"reset"
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
 def is_alive(connection: socket.socket) -> bool:
     """Whether /livez answers. Its answer ends with a line end."""
     content = b""
