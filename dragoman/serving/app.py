@@ -39,12 +39,7 @@ _FORM_BYTES = 1 << 16
 _WHERE_TO_LOOK = "/docs lists every path."
 
 
-def make_app(
-    service: Service,
-    keys: Keys,
-    with_page: bool = True,
-    deployment: Deployment = DIRECT,
-) -> ASGIApp:
+def make_app(service: Service, keys: Keys, with_page: bool = True, deployment: Deployment = DIRECT) -> ASGIApp:
     """Build the ASGI application of a service. Its lifespan starts and closes the service.
 
     Parameters

@@ -16,6 +16,8 @@ from starlette.types import Scope
 
 from dragoman.errors import ConfigError
 
+REQUEST_ID = "dragoman.request_id"
+"""The key of a scope with the id of the request."""
 _log = logging.getLogger("dragoman.serving")
 # Most characters of a user agent.
 _LONGEST_AGENT = 200
@@ -34,9 +36,7 @@ class AccessLog:
         try:
             self._handler = logging.StreamHandler(sys.stdout) if place == "-" else WatchedFileHandler(place)
         except OSError as error:
-            raise ConfigError(
-                f"`--access-log` cannot be written to {place}: {error.strerror}. Choose another file."
-            ) from None
+            raise ConfigError(f"`--access-log` cannot write {place}: {error.strerror}. Choose another file.") from None
         self._handler.handleError = self._warn  # type: ignore[method-assign]
         self._next_warning = 0.0
 
@@ -45,7 +45,7 @@ class AccessLog:
         headers = dict(scope["headers"])
         entry = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "id": scope["dragoman.request_id"],
+            "id": scope[REQUEST_ID],
             "client": (scope.get("client") or ("unix",))[0],
             "key": scope.get("dragoman.key"),
             "method": scope["method"],

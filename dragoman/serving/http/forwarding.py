@@ -15,20 +15,19 @@ import re
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman.errors import ConfigError
-from dragoman.serving.http.access_log import AccessLog
+from dragoman.serving.http.access_log import REQUEST_ID, AccessLog
 
-BASE_URL, REQUEST_ID = "dragoman.base_url", "dragoman.request_id"
-"""Keys of a scope: the server's address in the form that clients use, and the id of the request in logs."""
+BASE_URL = "dragoman.base_url"
+"""The key of a scope with the server's address in the form that clients use."""
 _X_HEADERS = {b"x-forwarded-" + name.encode(): name for name in ("for", "proto", "host", "prefix")}
-_HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
-_PREFIX = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
+_URL = re.compile(rf"((?i:https?)://{_HOST.pattern})({_PREFIX.pattern})/?")
 _SANE_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
-_SCHEMES = ("http", "https")
 # Values read per header: an attacker's long list before the proxy's own value costs no time.
 _MOST_HOPS = 50
 
@@ -96,30 +95,19 @@ DIRECT = Deployment()
 
 def _read_public_url(text: str, prefix: str) -> str:
     """The public URL without a slash at its end. The prefix is added if the URL has no path."""
-    url = _split_url(text)
-    if text and (not _is_origin(url) or url.query or url.fragment or not _PREFIX.fullmatch(url.path.rstrip("/"))):
+    url = _URL.fullmatch(text)
+    if text and not url:
         raise ConfigError(f"`--public-url` must be a URL such as https://example.org/mt, but is {text}.")
-    return f"{url.scheme}://{url.netloc}{url.path.rstrip('/') or prefix}" if text else ""
+    return url[1] + (url[2] or prefix) if url else ""
 
 
 def _read_origin(text: str) -> str:
     """An origin as browsers send it."""
-    url = _split_url(text.strip().rstrip("/").lower())
-    if not _is_origin(url) or url.geturl() != f"{url.scheme}://{url.netloc}":
+    url = _URL.fullmatch(text.strip().lower())
+    if not url or url[2]:
         example = "*, none, or origins such as https://example.org, separated by commas"
         raise ConfigError(f"`--cors` must be {example}, but has {text.strip() or 'an empty name'}.")
-    return url.geturl()
-
-
-def _split_url(text: str) -> SplitResult:
-    try:
-        return urlsplit(text)
-    except ValueError:  # brackets around no address
-        return urlsplit("")
-
-
-def _is_origin(url: SplitResult) -> bool:
-    return url.scheme in _SCHEMES and _HOST.fullmatch(url.netloc) is not None
+    return url[1]
 
 
 class Forwarding:
@@ -140,7 +128,7 @@ class Forwarding:
         values = _read_forwarded(scope) if is_trusted else {}
         last = {name: texts[-1] for name, texts in values.items() if texts}
         client = self._client(peer, values.get("for", []))
-        scheme = proto if (proto := last.get("proto", "").lower()) in _SCHEMES else scope["scheme"]
+        scheme = proto if (proto := last.get("proto", "").lower()) in ("http", "https") else scope["scheme"]
         prefix = last.get("prefix", "").rstrip("/")
         prefix = prefix if prefix and _PREFIX.fullmatch(prefix) else given.prefix
         hosts = (last.get("host", ""), headers.get(b"host", b"").decode("latin-1"), _server_name(scope))
@@ -173,17 +161,11 @@ def _read_forwarded(scope: Scope) -> dict[str, list[str]]:
     for header, value in scope["headers"]:
         if name := _X_HEADERS.get(header):
             found[name] += _split(value)
-    if not found:
-        pairs = (
-            pair.partition("=")
-            for name, value in scope["headers"]
-            if name == b"forwarded"
-            for one in _split(value)
-            for pair in one.split(";")
-        )
-        for name, _, text in pairs:
-            found[name.strip().lower()].append(text.strip().strip('"'))
-        found.pop("prefix", None)
+    for header, value in () if found else scope["headers"]:
+        if header == b"forwarded":
+            for name, _, text in (pair.partition("=") for one in _split(value) for pair in one.split(";")):
+                found[name.strip().lower()].append(text.strip().strip('"'))
+            found.pop("prefix", None)
     return found
 
 

@@ -10,9 +10,10 @@ import time
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dragoman.serving.http.access_log import REQUEST_ID
 from dragoman.serving.http.bodies import has_short_body
 from dragoman.serving.http.endpoint import error_response
-from dragoman.serving.http.forwarding import REQUEST_ID, Deployment
+from dragoman.serving.http.forwarding import Deployment
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.service import Service
 

@@ -35,7 +35,7 @@ from dragoman.cli.main import run_command
         (["MODEL", "--cors", "example.org"], "`--cors` must be *, none, or origins such as https://example.org, "),
         (["MODEL", "--cors", "https://x/path"], "`--cors` must be *, none, or origins such as https://example.org, "),
         (["MODEL", "--cors", "https://x,,"], "`--cors` must be *, none, or origins such as https://example.org, "),
-        (["MODEL", "--access-log", "/"], "`--access-log` cannot be written to /: Is a directory. Choose another "),
+        (["MODEL", "--access-log", "/"], "`--access-log` cannot write /: Is a directory. Choose another file."),
         ([], "MODEL is missing."),
     ],
 )
