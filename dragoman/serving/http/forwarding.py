@@ -118,10 +118,12 @@ class Forwarding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by ASGI."""
-        await self._app(self._rewrite(scope) if scope["type"] == "http" else scope, receive, send)
+        if scope["type"] == "http":
+            scope.update(self._describe(scope))
+        await self._app(scope, receive, send)
 
-    def _rewrite(self, scope: Scope) -> Scope:
-        """The scope as if the client had connected without a proxy."""
+    def _describe(self, scope: Scope) -> Scope:
+        """The parts of the scope that would differ if the client had connected without a proxy."""
         given, headers = self._deployment, dict(scope["headers"])
         peer, port = scope.get("client") or ("", 0)
         is_trusted = given.proxies.trusts(peer)
@@ -136,7 +138,6 @@ class Forwarding:
         sent_id = headers.get(b"x-request-id", b"").decode("latin-1") if is_trusted else ""
         path = str(scope["path"])
         return {
-            **scope,
             "client": (client, port if client == peer else 0) if client else None,
             "scheme": scheme,
             "path": path.removeprefix(given.prefix) if path.startswith(f"{given.prefix}/") else path,
