@@ -99,7 +99,7 @@ def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
         *_routes(service, look, ["GET"], keys=keys, is_work=True),
         *_routes(service, texts, ["POST"], most_bytes=text_bytes, keys=keys, is_work=True),
         *_routes(service, detection, ["POST"], most_bytes=text_bytes, keys=keys),
-        *_routes(service, uploads, ["POST"], most_bytes=upload_bytes, keys=keys, is_work=True),
+        *_routes(service, uploads, ["POST"], most_bytes=upload_bytes, keys=keys, is_work=True, needs_form=True),
     ]
 
 
