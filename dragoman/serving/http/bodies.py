@@ -123,6 +123,8 @@ class Fields:
             return least
         if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
             value = int(value)
+        if isinstance(value, float) and value.is_integer():  # 1.0 is an integer in JSON, and some languages send it
+            value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise Refused(400, f"Invalid request: {name} parameter is not a number")
         if value > most:
