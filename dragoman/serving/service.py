@@ -214,7 +214,7 @@ class Service:
         except OSError:  # the next request tries again
             _log.exception("the language detector failed to load")
             message = "Language detection failed to load. Specify the source language. See the server's log."
-            raise Refused(503, message) from None
+            raise Refused(503, message, 30) from None
 
     async def _map_texts(
         self, work: Callable[[str], _Result], texts: Sequence[str], num_pieces: Callable[[_Result], int] = lambda _: 0

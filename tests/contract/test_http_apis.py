@@ -120,8 +120,9 @@ def document_for(path: str, address: str) -> dict[str, Any]:
     document = copy.deepcopy(DOCUMENT)
     for operation in document["paths"][path].values():
         for parameter in operation.get("parameters", []):
-            if parameter["name"] == "name":
-                parameter["schema"] = {"enum": [upload(address), "unknown"]}
+            name, schema = parameter["name"], parameter["schema"]
+            file = {"enum": [upload(address), "unknown"]} if name == "name" else schema
+            parameter["schema"] = FIELDS.get(f"{path} {name}", FIELDS.get(name, file))
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
             schema = content["schema"]
             for name, field in schema["properties"].items():

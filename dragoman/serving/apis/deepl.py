@@ -30,12 +30,17 @@ _UNSUPPORTED = {
     "glossary_id": "glossaries",
     "glossary_ids": "glossaries",
     "translation_memory_id": "translation memories",
+    "custom_instructions": "custom instructions",
+    "style_id": "style rules",
+    "style_rule": "style rules",
 }
+# Most tags in a field.
+_MOST_TAGS = 1000
 SUPPORTED_PATHS = "This server supports /v2/translate, /v2/languages and /v2/usage of DeepL's API."
 
 
 async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
-    """POST /v2/translate.
+    """POST /v2/translate, or GET with the fields in the query, as old clients send it.
 
     Fields: ``text`` (one or several), ``target_lang``, ``source_lang`` (detected if missing), ``tag_handling`` (xml or
     html), ``split_sentences``, ``ignore_tags`` and ``splitting_tags``. ``detected_source_language`` is the source
@@ -83,7 +88,9 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
 
 
 def _tags(fields: Fields, name: str) -> frozenset[str]:
-    """Tag names, given as a comma-separated text or as a list."""
+    """Tag names, given as a comma-separated text or as a list. Raises Refused (400) for more than 1,000."""
+    if sum(value.count(",") + 1 for value in fields.texts(name)) > _MOST_TAGS:
+        raise Refused(400, f"Value for '{name}' not supported: it may have at most {_MOST_TAGS} tags.")
     return frozenset(tag for value in fields.texts(name) for tag in value.replace(" ", "").lower().split(",") if tag)
 
 

@@ -105,12 +105,13 @@ class Keys:
         return self._names[hashed]
 
     def _key_in(self, scope: Scope, fields: Fields) -> str:
-        """The key of a request: from its header, its `api_key` field or, for GET only, its cookie. Empty if none.
+        """The key of a request: from its header, a field or, for GET only, its cookie. Empty if none.
 
-        Only the page sets the cookie. Behind a proxy the browser's port is unknown, so of several cookies the one with
-        a known key counts.
+        Old clients of DeepL send the field `auth_key`. Only the page sets the cookie. Behind a proxy the browser's port
+        is unknown, so of several cookies the one with a known key counts.
         """
-        if (key := _header_key(scope) or fields.text("api_key")) or scope["method"] != "GET":
+        key = _header_key(scope) or fields.text("api_key") or fields.text("auth_key")
+        if key or scope["method"] != "GET":
             return key
         cookies = _COOKIE.findall(Headers(scope=scope).get("cookie", "").encode("latin-1"))
         keys = [unquote(value) for value in cookies[:_MAX_COOKIES]]  # each cookie is a guess

@@ -109,7 +109,7 @@ def texts(unit: str, **more: Any) -> bytes:
     """A megabyte of JSON: texts of 5,000 characters that repeat the unit."""
     text = (unit * 5000)[:5000]
     many = [text] * (TEXT_BYTES // (len(json.dumps(text, ensure_ascii=False).encode()) + 8))
-    return json.dumps({"q": many, "text": many, "source": "en", "target": "de", "target_lang": "DE"} | more).encode()
+    return json.dumps({"q": many, "source": "en", "target": "de"} | more).encode()
 
 
 HOSTILE: dict[str, tuple[str, str, Callable[[], bytes], int]] = {
