@@ -21,7 +21,8 @@ Files (`files.py`) use the same batcher, in the background and without a deadlin
 | translate, one per lane | batches through the models, each on one core |
 | files, one | reading, joining and writing uploaded files |
 | inspect, one | inspections of a translation |
-| asyncio's default pool | splitting and detecting long texts, loading the detector |
+| split, one | splitting and detecting long texts, in turns of 10,000 characters |
+| asyncio's default pool | loading the detector |
 
 Queues and limits are only changed in the event loop, so they need no locks.
 """

@@ -91,9 +91,9 @@ def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
     texts: dict[str, Handler] = {
         "/translate": lambda _, fields: libretranslate.post_translate(service, fields),
         "/v1/translate": lambda _, fields: native_api.post_v1_translate(service, fields),
-        "/v2/translate": lambda _, fields: deepl.post_v2_translate(service, fields),
         "/inspect": lambda _, fields: native_api.post_inspect(service, fields),
     }
+    deepl_texts: dict[str, Handler] = {"/v2/translate": lambda _, fields: deepl.post_v2_translate(service, fields)}
     detection: dict[str, Handler] = {"/detect": lambda _, fields: libretranslate.post_detect(service, fields)}
     uploads: dict[str, Handler] = {
         "/translate_file": lambda request, fields: libretranslate.post_translate_file(
@@ -108,8 +108,9 @@ def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
     return [
         *_routes(service, look, ["GET"], keys=keys, is_work=True),
         *_routes(service, texts, ["POST"], most_bytes=text_bytes, keys=keys, is_work=True),
+        *_routes(service, deepl_texts, ["GET", "POST"], most_bytes=text_bytes, keys=keys, is_work=True),
         *_routes(service, detection, ["POST"], most_bytes=text_bytes, keys=keys),
-        *_routes(service, uploads, ["POST"], most_bytes=upload_bytes, keys=keys, is_work=True),
+        *_routes(service, uploads, ["POST"], most_bytes=upload_bytes, keys=keys, is_work=True, needs_form=True),
     ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import MarkupRules, read_markup
+from dragoman.text.documents.markup import MarkedPage, MarkupRules, read_markup
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.documents.tags import tags_of
 from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
@@ -37,10 +37,13 @@ class Document:
         The parts in order, each with its markers. It is empty if nothing needs a translation.
     with_translations
         Builds the whole text from one translation per part, in the same order.
+    num_pieces
+        The parts, the stretches between them that stay unchanged, and their markers, which all take memory.
     """
 
     texts: list[MarkedText]
     with_translations: Callable[[Sequence[str]], str]
+    num_pieces: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +84,26 @@ class TextFormat:
             return _read_plain_text(text, self.split)
         if self.kind == "subtitles":
             subtitles = read_subtitles(text)
-            return Document(subtitles.texts, subtitles.with_translations)
+            return Document(subtitles.texts, subtitles.with_translations, len(subtitles.texts))
         # A text that contains the line tag itself is split there, but its line ends cannot be marked.
         own_tags = frozenset({_LINE_TAG} if self.kind == "xml-lines" else ())
         rules = MarkupRules(self.kind != "html", self.ignored_tags, self.splitting_tags | own_tags)
         if own_tags and _LINE_TAG not in text:
             marked = read_markup(_mark_line_ends(text), rules)
-            return Document(marked.texts, lambda found: marked.with_translations(found).replace(_LINE_MARKER, ""))
+            return Document(
+                marked.texts,
+                lambda found: marked.with_translations(found).replace(_LINE_MARKER, ""),
+                _num_pieces(marked),
+            )
         page = read_markup(text, rules)
-        return Document(page.texts, page.with_translations)
+        return Document(page.texts, page.with_translations, _num_pieces(page))
 
 
 PLAIN_TEXT = TextFormat()
+
+
+def _num_pieces(page: MarkedPage) -> int:
+    return len(page.parts) + sum(len(text.markers) for text in page.texts)
 
 
 def _read_plain_text(text: str, split: Split) -> Document:
@@ -105,7 +116,7 @@ def _read_plain_text(text: str, split: Split) -> Document:
             texts[place] = translation
         return join_segments(parts, texts)
 
-    return Document([MarkedText(parts[place].text, ()) for place in places], whole)
+    return Document([MarkedText(parts[place].text, ()) for place in places], whole, len(parts))
 
 
 def _mark_line_ends(text: str) -> str:

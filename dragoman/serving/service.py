@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -37,8 +37,12 @@ _log = logging.getLogger("dragoman.serving")
 _Result = TypeVar("_Result")
 # Memory for uploads in progress, as a number of uploads of the largest size. Smaller uploads may be more.
 _FILES_AT_ONCE = 16
-# Splitting and detecting more characters than this in the event loop would delay other requests.
-_MANY_CHARS = 20_000
+# Splitting and detecting more characters than this in the event loop would delay other requests: up to 10 µs for each.
+_FEW_CHARS = 2_000
+# Longer requests take turns in one thread, with about this number of characters each.
+_CHARS_A_TURN = 10_000
+# Most parts of a request, including those that stay unchanged. No server translates that number in time.
+_MOST_PIECES = 50_000
 # A health probe translates a word if nothing was translated for 5 seconds. It must take at most 2 seconds.
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
@@ -84,6 +88,7 @@ class Service:
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
+        self._splitter = ThreadPoolExecutor(1, "split")
         self.refusals = RefusalThrottle()
         self.characters = self.inspections = 0
         self.body_memory = BodyMemory(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
@@ -112,7 +117,7 @@ class Service:
     async def close(self) -> None:
         """Finish the batches in progress and stop the threads."""
         await self.batcher.close()
-        for executor in (self._executor, self._apart):
+        for executor in (self._executor, self._apart, self._splitter):
             executor.shutdown(wait=False, cancel_futures=True)
 
     async def run_inspection(self, work: Callable[[], _Result]) -> _Result:
@@ -150,7 +155,7 @@ class Service:
         texts, until = request.texts, asyncio.get_running_loop().time() + self.settings.deadline_seconds
         if request.source == AUTO:
             await self._load_detector()
-        parsed = await _map_texts(partial(self._parse, request), texts)
+        parsed = await self._map_texts(partial(self._parse, request), texts, lambda one: one.document.num_pieces)
         self.count_characters(sum(map(len, texts)))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(parsed):
@@ -172,7 +177,7 @@ class Service:
         for step, model in enumerate(path, start=1):
             if step > 1:
                 texts = [one.text for one in answers]
-                documents = await _map_texts(request.text_format.read, texts)
+                documents = await self._map_texts(request.text_format.read, texts, lambda one: one.num_pieces)
                 parsed = [
                     one._replace(text=text, document=document)
                     for one, text, document in zip(parsed, texts, documents, strict=True)
@@ -194,7 +199,7 @@ class Service:
         detector cannot be loaded.
         """
         await self._load_detector()
-        return self.detector.detect(text, among)
+        return (await self._map_texts(partial(self.detector.detect, among=among), [text]))[0]
 
     async def detect_for(self, text: str, target: str) -> Detection:
         """The likeliest language among `target` and the languages with a path to it.
@@ -214,7 +219,26 @@ class Service:
         except OSError:  # the next request tries again
             _log.exception("the language detector failed to load")
             message = "Language detection failed to load. Specify the source language. See the server's log."
-            raise Refused(503, message) from None
+            raise Refused(503, message, 30) from None
+
+    async def _map_texts(
+        self, work: Callable[[str], _Result], texts: Sequence[str], num_pieces: Callable[[_Result], int] = lambda _: 0
+    ) -> list[_Result]:
+        """Apply `work` to all texts, in another thread if they are long.
+
+        Raises Refused (413) if the results have too many pieces.
+        """
+        if sum(map(len, texts)) <= _FEW_CHARS:
+            return list(map(work, texts))
+        results: list[_Result] = []
+        left = _MOST_PIECES
+        for turn in _turns(texts):
+            found = await asyncio.get_running_loop().run_in_executor(self._splitter, list[_Result], map(work, turn))
+            left -= sum(map(num_pieces, found))
+            if left < 0:
+                raise Refused(413, f"The text has more than {_MOST_PIECES} sentences and tags. Send it in parts.")
+            results += found
+        return results
 
     def _parse(self, request: TranslationRequest, text: str) -> _ParsedText:
         document = request.text_format.read(text)
@@ -235,11 +259,17 @@ class Service:
         return path
 
 
-async def _map_texts(work: Callable[[str], _Result], texts: Sequence[str]) -> list[_Result]:
-    """Apply `work` to all texts, in another thread if they are long."""
-    if sum(map(len, texts)) > _MANY_CHARS:
-        return await asyncio.to_thread(list[_Result], map(work, texts))
-    return list(map(work, texts))
+def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts in groups of about `_CHARS_A_TURN` characters."""
+    turn: list[str] = []
+    size = 0
+    for text in texts:
+        turn.append(text)
+        size += len(text)
+        if size >= _CHARS_A_TURN:
+            yield turn
+            turn, size = [], 0
+    yield turn
 
 
 def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int) -> Answer:

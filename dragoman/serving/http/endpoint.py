@@ -1,8 +1,8 @@
 """Handles a request: reads it, checks its key, calls the handler, and drops the work of clients that disconnect.
 
 `app.py` makes one `Endpoint` per route. The order of the checks keeps refused requests cheap: capacity before the body,
-for short requests (`middleware.py`); a key in a header; capacity again after the body, because reading takes time; then
-fields, a key in a field, and the rate; then the handler.
+for short requests (`middleware.py`); a key in a header and the content type; then the fields (`bodies.py`); capacity
+again, because reading takes time; a key in a field, and the rate; then the handler.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman.serving.http.bodies import Fields, has_short_body, linger, parse_fields, read_body
-from dragoman.serving.http.keys import Keys
+from dragoman.serving.http.bodies import MULTIPART, Fields, content_type, has_short_body, linger, read_fields
+from dragoman.serving.http.keys import Keys, address_of
 from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.service import Service
 
@@ -64,13 +64,21 @@ class Endpoint:
         If set, a request must have a key, and counts for the rate limit.
     is_work
         Whether a request is refused if the queue is full.
+    needs_form
+        Whether a request has a file, and so must be a form in parts.
     """
 
     def __init__(
-        self, handler: Handler, service: Service, most_bytes: int, keys: Keys | None = None, is_work: bool = False
+        self,
+        handler: Handler,
+        service: Service,
+        most_bytes: int,
+        keys: Keys | None = None,
+        is_work: bool = False,
+        needs_form: bool = False,
     ) -> None:
         self._handler, self._service, self._most_bytes = handler, service, most_bytes
-        self._keys, self._is_work = keys, is_work
+        self._keys, self._is_work, self._needs_form = keys, is_work, needs_form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by ASGI. If the client disconnects, its work is dropped."""
@@ -93,16 +101,15 @@ class Endpoint:
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
         """The answer of the handler. The memory of the body is given back before the handler runs."""
-        settings = self._service.settings
         self._check_head(scope)
-        with self._service.body_memory.share() as take:
-            body = await read_body(scope, receive, self._most_bytes, settings.body_seconds, take)
-            if self._is_work:
-                self._service.check_capacity()
-            fields = await parse_fields(scope, body, self._most_bytes)
+        with self._service.body_memory.share(address_of(scope)) as take:
+            fields = await read_fields(scope, receive, self._most_bytes, self._service.settings, take)
+        if self._is_work:
+            self._service.check_capacity()
         if self._keys is not None:
             scope["dragoman.key"] = self._keys.check(scope, fields)  # for metrics and logs
         answer = self._handler(Request(scope), fields)
+        del fields  # maybe a file of 10 MB
         if inspect.isawaitable(answer):
             answer = await _await_unless_gone(answer, receive)
         return answer if isinstance(answer, Response) else SortedJsonResponse(answer)
@@ -112,6 +119,8 @@ class Endpoint:
         try:
             if self._keys is not None:
                 self._keys.check_header(scope)
+            if self._needs_form and content_type(scope) != MULTIPART:
+                raise Refused(400, f"Invalid request: send the file as {MULTIPART}, in the field `file`")
         except Refused as refused:
             refused.closes = not has_short_body(scope)
             raise

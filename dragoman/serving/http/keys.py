@@ -13,14 +13,13 @@ import re
 import time
 from collections import OrderedDict
 from pathlib import Path
-from urllib.parse import unquote
 
 from starlette.datastructures import Headers
-from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from dragoman.errors import DataError
 from dragoman.serving.http.bodies import Fields
+from dragoman.serving.http.decoding import unquote
 from dragoman.serving.http.refusals import Refused
 from dragoman.text.lines import read_lines
 
@@ -30,10 +29,10 @@ _MAX_CLIENTS = 10_000
 _GUESSES_PER_MINUTE = 30
 # Cookies tried per request.
 _MAX_COOKIES = 8
-# Prefix of the names of cookies with a key, followed by the port. The page's links cannot send a header, and a key in
+# Cookies with a key. Their names end with the port. The page's links cannot send a header, and a key in
 # a URL would stay in histories and logs. Browsers share cookies between all ports of a host, so another server on the
 # same host may have its own.
-_COOKIE = "dragoman-key"
+_COOKIE = re.compile(rb"(?:^|;) *dragoman-key[\w-]*=([^;]*)")
 _AUTHORIZATION = re.compile(r"(?:Bearer|DeepL-Auth-Key)\s+(\S+)\s*$", re.IGNORECASE)
 
 
@@ -106,15 +105,16 @@ class Keys:
         return self._names[hashed]
 
     def _key_in(self, scope: Scope, fields: Fields) -> str:
-        """The key of a request: from its header, its `api_key` field or, for GET only, its cookie. Empty if none.
+        """The key of a request: from its header, a field or, for GET only, its cookie. Empty if none.
 
-        Only the page sets the cookie. Behind a proxy the browser's port is unknown, so of several cookies the one with
-        a known key counts.
+        Old clients of DeepL send the field `auth_key`. Only the page sets the cookie. Behind a proxy the browser's port
+        is unknown, so of several cookies the one with a known key counts.
         """
-        if (key := _header_key(scope) or fields.text("api_key")) or scope["method"] != "GET":
+        key = _header_key(scope) or fields.text("api_key") or fields.text("auth_key")
+        if key or scope["method"] != "GET":
             return key
-        keys = [unquote(value) for name, value in HTTPConnection(scope).cookies.items() if name.startswith(_COOKIE)]
-        keys = keys[:_MAX_COOKIES]  # each cookie is a guess
+        cookies = _COOKIE.findall(Headers(scope=scope).get("cookie", "").encode("latin-1"))
+        keys = [unquote(value) for value in cookies[:_MAX_COOKIES]]  # each cookie is a guess
         return next((key for key in keys if _hash(key) in self._names), "".join(keys[:1]))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dragoman.serving.http.bodies import MALFORMED
+from dragoman.serving.http.decoding import MALFORMED
 from dragoman.serving.http.endpoint import error_response
 from dragoman.serving.http.middleware import COMMON_HEADERS
 from dragoman.serving.http.refusals import Refused
