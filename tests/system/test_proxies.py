@@ -370,7 +370,9 @@ def test_refusals_pass_through(site: Site) -> None:
     assert (status, list(json.loads(body))) == (413, ["error"]), "the server's answer"
     large = site.connect()
     large.putrequest("POST", "/mt/translate_file")
-    large.putheader("Content-Length", str(20 << 20))
+    headers = KEY | {"Content-Length": str(20 << 20), "Content-Type": "multipart/form-data; boundary=x"}
+    for name, value in headers.items():
+        large.putheader(name, value)
     large.endheaders()
     with contextlib.suppress(OSError):
         for _ in range(20):
