@@ -11,8 +11,8 @@ host name, passes on addresses that are none, and never trusts a unix socket.
 """
 
 import ipaddress
+import random
 import re
-import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -47,7 +47,7 @@ class TrustedProxies:
 
     def trusts(self, peer: str) -> bool:
         """Whether a peer is trusted, by its address. A peer on a unix socket has none (an empty string)."""
-        address = _read_address(peer)
+        address = _read_address(peer) if self._networks else None
         return any(address in network for network in self._networks) if address else self._unix and not peer
 
 
@@ -142,7 +142,7 @@ class Forwarding:
             "scheme": scheme,
             "path": path.removeprefix(given.prefix) if path.startswith(f"{given.prefix}/") else path,
             BASE_URL: given.public_url or f"{scheme}://{host}{prefix}",
-            REQUEST_ID: sent_id if _SANE_ID.fullmatch(sent_id) else uuid.uuid4().hex,
+            REQUEST_ID: sent_id if _SANE_ID.fullmatch(sent_id) else f"{random.getrandbits(128):032x}",
         }
 
     def _client(self, peer: str, hops: list[str]) -> str:
