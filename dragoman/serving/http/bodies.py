@@ -8,11 +8,12 @@ address (`BodyMemory`), and time.
 
 import asyncio
 import re
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -22,6 +23,7 @@ from dragoman.serving.http.decoding import decode_json, decode_multipart, decode
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.settings import ServeSettings
 
+_Result = TypeVar("_Result")
 MULTIPART, URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
 # Fields of a request: its texts, as many others, and at least the number for the default of `max_texts`.
 _LEAST_FIELDS = 2000
@@ -29,6 +31,8 @@ _LEAST_FIELDS = 2000
 _MOST_OF_ONE = 0.25
 # A body of at most this size is short.
 _SHORT_BYTES = 1 << 16
+# A body of at most this size is decoded at once.
+_QUICK_BYTES = 1 << 13
 # How long, and how much, to read after a refusal: a proxy that is still sending an upload would answer 502 itself.
 _LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 24
 
@@ -42,6 +46,18 @@ class BodyMemory:
     def __init__(self, most_bytes: int) -> None:
         self._left, self._most_of_one = most_bytes, int(most_bytes * _MOST_OF_ONE)
         self._taken: Counter[bytes] = Counter()
+        self._turn = asyncio.Lock()
+
+    async def decode(self, size: int, work: Callable[[], _Result]) -> _Result:
+        """Run `work`, which decodes `size` bytes. Long bodies take turns, and a quarter of the event loop's time."""
+        if size <= _QUICK_BYTES:
+            return work()
+        async with self._turn:
+            start = time.monotonic()
+            try:
+                return work()
+            finally:
+                await asyncio.sleep(3 * (time.monotonic() - start))
 
     @contextmanager
     def share(self, client: bytes) -> Iterator[Callable[[int], None]]:
@@ -148,7 +164,7 @@ class Fields:
 
 
 async def read_fields(
-    scope: Scope, receive: Receive, most_bytes: int, settings: ServeSettings, take: Callable[[int], None]
+    scope: Scope, receive: Receive, most_bytes: int, settings: ServeSettings, memory: BodyMemory, client: bytes
 ) -> Fields:
     """Read the fields of a JSON object, or of the query and a form of either kind.
 
@@ -160,14 +176,16 @@ async def read_fields(
         The limit on the size. An announced length is refused before anything is read.
     settings
         The limits on the time from here to the last byte, and on the fields.
-    take
-        Takes memory for a chunk (`BodyMemory.share`).
+    memory
+        The memory for all bodies. It is given back before the handler runs.
+    client
+        Identifies the client for the limit on its share of the memory.
 
     Raises
     ------
     Refused
         400 for a body that cannot be decoded, 408 for one that is too slow, 413 for one that is too large, 501 after a
-        request to upgrade, and as `take` does.
+        request to upgrade, and 429 or 503 without memory.
     ClientDisconnect
         If the client leaves.
     """
@@ -175,26 +193,31 @@ async def read_fields(
     if scope["method"] == "GET" and kind != URLENCODED:
         kind = ""
     seconds, most_fields = settings.body_seconds, max(2 * settings.max_texts, _LEAST_FIELDS)
-    chunks = _chunks(scope, receive, most_bytes, take)
     form: list[tuple[str, Any]] = []
-    body = b""
-    try:
-        async with asyncio.timeout(seconds):
-            if kind == MULTIPART:
-                kinds = _header(scope, "content-type")
-                form = await decode_multipart(kinds, chunks, most_fields, settings.max_body_bytes)
-            else:
-                body = b"".join([chunk async for chunk in chunks])
-    except TimeoutError:
-        raise Refused(408, f"The request must arrive within {seconds:g} seconds. Send it again.", closes=True) from None
-    except Refused as refused:  # the rest of a malformed form is not read
-        refused.closes = refused.closes or not has_short_body(scope)
-        raise
-    if kind == "application/json" or kind.endswith("+json"):
-        return Fields(decode_json(body, most_fields), is_json=True)
-    if kind == URLENCODED:
-        form = decode_urlencoded(body, most_fields)
-    return Fields(group_by_name(decode_urlencoded(scope.get("query_string", b""), most_fields) + form))
+    body, query = b"", scope.get("query_string", b"")
+    with memory.share(client) as take:
+        chunks = _chunks(scope, receive, most_bytes, take)
+        try:
+            async with asyncio.timeout(seconds):
+                if kind == MULTIPART:
+                    kinds = _header(scope, "content-type")
+                    form = await decode_multipart(kinds, chunks, most_fields, settings.max_body_bytes)
+                else:
+                    body = b"".join([chunk async for chunk in chunks])
+        except TimeoutError:
+            words = f"The request must arrive within {seconds:g} seconds. Send it again."
+            raise Refused(408, words, closes=True) from None
+        except Refused as refused:  # the rest of a malformed form is not read
+            refused.closes = refused.closes or not has_short_body(scope)
+            raise
+
+        def decode() -> Fields:
+            if kind == "application/json" or kind.endswith("+json"):
+                return Fields(decode_json(body, most_fields), is_json=True)
+            pairs = decode_urlencoded(query, most_fields) + form
+            return Fields(group_by_name(pairs + decode_urlencoded(body, most_fields) if kind == URLENCODED else pairs))
+
+        return await memory.decode(len(body) + len(query), decode)
 
 
 def content_type(scope: Scope) -> str:

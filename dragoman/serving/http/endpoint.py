@@ -100,10 +100,10 @@ class Endpoint:
         await response(scope, receive, send)
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
-        """The answer of the handler. The memory of the body is given back before the handler runs."""
+        """The answer of the handler."""
         self._check_head(scope)
-        with self._service.body_memory.share(address_of(scope)) as take:
-            fields = await read_fields(scope, receive, self._most_bytes, self._service.settings, take)
+        settings, memory = self._service.settings, self._service.body_memory
+        fields = await read_fields(scope, receive, self._most_bytes, settings, memory, address_of(scope))
         if self._is_work:
             self._service.check_capacity()
         if self._keys is not None:
