@@ -8,9 +8,11 @@ The methods with public names override uvicorn's and asyncio's callbacks; all ru
 """
 
 import asyncio
+import sys
 from http import HTTPStatus
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman.serving.http.bodies import MALFORMED
@@ -86,13 +88,16 @@ class _TimedHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._start_timer(self.body_seconds + _REFUSAL_SECONDS)
-        super().on_headers_complete()
+        if not self._asks_for_upgrade:
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._bytes_without_end = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._asks_for_upgrade:
+            return
         self._cancel_timer()
         self._bytes_without_end = 0
         super().on_message_complete()
@@ -106,7 +111,10 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         # The parser reports a header line only at its end, so count the bytes of an unfinished line here.
         self._bytes_without_end += len(data)
         before = self._bytes_without_end
-        super().data_received(data)
+        self._unparsed = memoryview(data)
+        while self._unparsed:
+            self._parsed, self._unparsed = self._unparsed, memoryview(b"")
+            super().data_received(self._parsed)  # type: ignore[arg-type]
         if self._bytes_without_end == before > _HEAD_BYTES and not self._is_over:
             self._refuse(431, _LONG_HEAD)
 
@@ -116,10 +124,26 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         else:
             self._refuse(400, MALFORMED)
 
+    @property
+    def _asks_for_upgrade(self) -> bool:
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
     def _unsupported_upgrade_warning(self) -> None:
-        """Refuse an upgrade with a body: the parser stops there and would read the body as the next request."""
-        if any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
-            self._refuse(501, "This server does not upgrade connections. Send the request without `Upgrade`.")
+        """Parse the head again without `Upgrade`, then the rest: the parser stops behind the head of an upgrade.
+
+        A server may ignore the request to upgrade (RFC 9110, section 7.8). Java's client sends it by default.
+        """
+        stop: Any = sys.exception()
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":  # what follows is for a tunnel, and not HTTP
+            self._is_over, self.cycle.keep_alive = True, False
+            return
+        head = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        head += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        self._unparsed = self._parsed[stop.args[0] :]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        self.parser.feed_data(b"\r\n".join([*head, b"", b""]))
 
     def _count(self, size: int) -> None:
         self._named_bytes += size

@@ -99,10 +99,30 @@ def test_requests_before_a_malformed_one_are_answered(address: str) -> None:
     assert answers_to(address, whole * 2 + b"GARBAGE\r\n\r\n", 10**6) == [answer] * 2
 
 
-def test_an_upgrade_is_refused_and_its_body_is_not_parsed_as_a_request(address: str) -> None:
-    head = POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n" % len(LIVE)
-    ((status, answer),) = answers_to(address, head + LIVE, len(head))
-    assert (status, answer["error"][:45]) == (501, "This server does not upgrade connections. Sen")
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+LAST = LIVE[:-2] + b"Connection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("at_once", [7, 10**6])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"%bContent-Length: %d\r\n\r\n%b" % (POST + UPGRADE, len(SENT), SENT),
+        b"%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (CHUNKED[:-2] + UPGRADE, len(SENT), SENT),
+    ],
+    ids=["length", "chunked"],
+)
+def test_an_upgrade_is_ignored_and_its_body_is_read(address: str, sent: bytes, at_once: int) -> None:
+    answers = [(200, {"translatedText": "Hello [de]"}), (200, {"status": "ok"})]
+    assert answers_to(address, sent + LAST, at_once) == answers
+
+
+def test_requests_after_an_upgrade_are_answered(address: str) -> None:
+    asking = LIVE[:-2] + UPGRADE + b"\r\n"
+    assert answers_to(address, asking * 50 + LAST, 10**6) == [(200, {"status": "ok"})] * 51
+    assert answers_to(address, LAST[:-2] + UPGRADE + b"\r\n" + LIVE, 10**6) == [(200, {"status": "ok"})]
+    tunnel = b"CONNECT /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert [status for status, _ in answers_to(address, tunnel + LIVE, 10**6)] == [405]
 
 
 def test_the_charset_of_a_form_is_ignored(address: str) -> None:
