@@ -100,6 +100,13 @@ async def read_body(
     return b"".join(chunks)
 
 
+def has_short_body(scope: Scope) -> bool:
+    """Whether the body is so short that its unread bytes can be discarded, and the connection used again."""
+    sent = Headers(scope=scope)
+    announced = sent.get("content-length", "0")
+    return "transfer-encoding" not in sent and announced.isdecimal() and int(announced) <= _LINGER_BYTES
+
+
 async def linger(scope: Scope, receive: Receive) -> None:
     """Keep reading for a moment after a refusal, so that a client that is still sending can receive it."""
     size = 0

@@ -1,8 +1,8 @@
 """Handles a request: reads it, checks its key, calls the handler, and drops the work of clients that disconnect.
 
 `app.py` makes one `Endpoint` per route and one `Middleware` around all routes. The order of the checks keeps refused
-requests cheap: capacity before the body, for short requests; capacity again after the body, because reading takes time;
-then fields, key and rate; then the handler.
+requests cheap: capacity before the body, for short requests; a key in a header; capacity again after the body, because
+reading takes time; then fields, a key in a field, and the rate; then the handler.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.serving.http.bodies import Fields, linger, parse_fields, read_body
+from dragoman.serving.http.bodies import Fields, has_short_body, linger, parse_fields, read_body
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.service import Service
@@ -105,17 +105,27 @@ class Endpoint:
     async def _response(self, scope: Scope, receive: Receive) -> Response:
         """The answer of the handler. The memory of the body is given back before the handler runs."""
         settings = self._service.settings
+        self._check_head(scope)
         with self._service.body_memory.share() as take:
             body = await read_body(scope, receive, self._most_bytes, settings.body_seconds, take)
             if self._is_work:
                 self._service.check_capacity()
             fields = await parse_fields(scope, body, self._most_bytes)
         if self._keys is not None:
-            self._keys.check(scope, fields)
+            scope["dragoman.key"] = self._keys.check(scope, fields)  # for metrics and logs
         answer = self._handler(Request(scope), fields)
         if inspect.isawaitable(answer):
             answer = await _await_unless_gone(answer, receive)
         return answer if isinstance(answer, Response) else SortedJsonResponse(answer)
+
+    def _check_head(self, scope: Scope) -> None:
+        """Raise Refused for what the head of a request shows. After that, no long body is read."""
+        try:
+            if self._keys is not None:
+                self._keys.check_header(scope)
+        except Refused as refused:
+            refused.closes = not has_short_body(scope)
+            raise
 
 
 async def _await_unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:

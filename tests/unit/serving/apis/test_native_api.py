@@ -231,7 +231,7 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
 
 
 def test_guesses_of_keys_are_limited(make_service: Callable[..., Service], tmp_path: Path) -> None:
-    """Sequential and concurrent guesses are limited. A key used before still works."""
+    """Guesses are limited per address. A key that was accepted before still works from any address."""
     (tmp_path / "keys").write_text("secret\nother\n")
     sent = {"q": "a", "source": "en", "target": "de"}
     app = make_app(make_service(), Keys(tmp_path / "keys", 0))
