@@ -18,20 +18,24 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from dragoman.errors import ConfigError
-from dragoman.serving.http.protocol import protocol_with
+from dragoman.serving.http.connections import Connections, Listener, Place, connection_limit
+from dragoman.serving.http.protocol import encode_refusal, make_protocol
+from dragoman.serving.http.refusals import Refused
 from dragoman.serving.service import Service
 
 # How long an idle connection stays open.
 _KEEP_ALIVE_SECONDS = 20
 # How often a draining server checks whether files are still unfinished.
 _FILES_SECONDS = 0.2
-# Connections that may wait in the kernel, and how many of them are accepted in a row.
-_BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
+# How long a stopping server keeps a connection open for another request. Each answer tells the client to close it.
+_QUIET_SECONDS = 1.0
+_NO_PLACE = Refused(503, "The server has too many connections. Try again later.", 5, closes=True)
 # Longest time that a lane's thread holds the interpreter while the event loop waits for it, after each system call.
 _SWITCH_SECONDS = 0.0005
 
@@ -55,10 +59,27 @@ def url_of_socket(found: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready: Callable[[], None]) -> None:
+def run_server(
+    app: ASGIApp,
+    service: Service,
+    found: socket.socket,
+    when_ready: Callable[[], None],
+    is_trusted: Callable[[str], bool] = lambda peer: False,
+) -> None:
     """Serve until a signal stops the process. Requests in progress are finished if the time limit allows.
 
     The process should end afterwards, because SIGTERM is ignored from then on. Raises KeyboardInterrupt after SIGINT.
+
+    Parameters
+    ----------
+    app, service
+        The application and its service.
+    found
+        A bound socket.
+    when_ready
+        Called when the server listens.
+    is_trusted
+        Whether a peer is a proxy, which may open as many connections as all other clients together.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
 
@@ -68,7 +89,7 @@ def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready:
         gc.freeze()
         when_ready()
 
-    server = Server(app, service, ready)
+    server = Server(app, service, ready, is_trusted)
     server.run(sockets=[found])
     if server.was_interrupted:
         raise KeyboardInterrupt
@@ -82,11 +103,16 @@ class Server(uvicorn.Server):
     drops the work in progress.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, when_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        when_ready: Callable[[], None] = lambda: None,
+        is_trusted: Callable[[str], bool] = lambda peer: False,
+    ) -> None:
         settings = service.settings
         config = uvicorn.Config(
             app,
-            http=protocol_with(settings.body_seconds),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -94,22 +120,35 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=_ACCEPTED_AT_ONCE,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
         self._service, self._when_ready = service, when_ready
+        self._connections = Connections(connection_limit(settings.max_connections), is_trusted)
         self.was_interrupted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `when_ready`."""
-        await super().startup(sockets)
-        for one in sockets or ():  # asyncio's backlog is also its number of accepts in a row: too many block the loop
-            one.listen(_BACKLOG)
+        await super().startup([])
+        refusal = encode_refusal(_NO_PLACE)
+        self._listeners = [Listener(one, self._connections, self._make_protocol, refusal) for one in sockets or ()]
         if self.started:
+            for one in self._listeners:
+                one.start()
             self._when_ready()
+
+    def _make_protocol(self, place: Place) -> asyncio.Protocol:
+        state = {"server_state": self.server_state, "app_state": self.lifespan.state}
+        return make_protocol(place, self._service.settings.body_seconds, config=self.config, **state)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, answer the requests that arrived, and close the connections."""
+        self._connections.quiet_seconds = self._connections.quiet_seconds or 0.0
+        for one in self._listeners:
+            await one.stop()
+        await super().shutdown([])
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -135,6 +174,10 @@ class Server(uvicorn.Server):
             return
         self._service.state = "draining"
         self.was_interrupted = sig == signal.SIGINT
+        self._connections.quiet_seconds = 0.0 if self.was_interrupted else _QUIET_SECONDS
+        connections: list[Any] = list(self.server_state.connections)
+        for connection in connections:
+            connection.end_soon()
         if sig == signal.SIGINT:
             self.should_exit = True
             return

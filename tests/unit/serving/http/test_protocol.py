@@ -69,15 +69,16 @@ def test_malformed_requests_are_refused_in_json(address: str, sent: bytes) -> No
         b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + LONG + b"\r\n\r\n",
         b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + LONG * 6,
         b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"X: aaaaaaaa\r\n" * 10_000 + b"\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"X:\r\n" * 128 + b"\r\n",
         b"GET /livez?" + LONG + b" HTTP/1.1\r\nHost: x\r\n\r\n",
         CHUNKED + b"1;" + LONG * 6 + b"\r\n{\r\n0\r\n\r\n",
         CHUNKED + b"1\r\n{\r\n0\r\nX: " + LONG * 6 + b"\r\n\r\n",
         CHUNKED + b"1\r\n{\r\n0\r\n" + b"X: aaaaaaaa\r\n" * 10_000 + b"\r\n",
     ],
-    ids=["header", "header-without-end", "headers", "address", "chunk", "trailer", "trailers"],
+    ids=["header", "header-without-end", "headers", "many-headers", "address", "chunk", "trailer", "trailers"],
 )
 def test_long_heads_are_refused_whatever_their_chunks(address: str, sent: bytes, at_once: int) -> None:
-    said = {"error": "The head of the request may have at most 65536 bytes. Send shorter headers."}
+    said = {"error": "The head of the request may have at most 65536 bytes and 128 headers. Send shorter headers."}
     assert answers_to(address, sent, at_once) == [(431, said)]
 
 
@@ -85,6 +86,7 @@ def test_heads_within_the_limit_and_pipelined_requests_are_answered(address: str
     last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     head = last + b"X: " + b"a" * 65_000 + b"\r\n\r\n"
     for at_once in (1000, 10**6):
+        assert answers_to(address, last + b"X:\r\n" * 126 + b"\r\n", at_once) == [(200, {"status": "ok"})]
         assert answers_to(address, head, at_once) == [(200, {"status": "ok"})]
     many = LIVE * 5000 + last + b"\r\n"  # the server reads many of them, and a part of another, in one chunk
     assert answers_to(address, many, 10**6) == [(200, {"status": "ok"})] * 5001
