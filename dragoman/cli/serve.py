@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import logging
 import os
+import signal
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -34,22 +35,31 @@ def run(arguments: Sequence[str]) -> int:
             require_model(text.partition("=")[2] or text)
     from dragoman.serving.app import make_app
     from dragoman.serving.http.keys import Keys
-    from dragoman.serving.http.server import bind_socket, run_server, url_of_socket
+    from dragoman.serving.http.server import bind_socket, has_reload_signal, run_server, url_of_socket
     from dragoman.serving.models import Models, add_terms, load_served_model
     from dragoman.serving.service import Service
 
     settings = ServeSettings(**{name: getattr(options, name) for name in SERVE_SETTINGS})
     keys = Keys(options.api_keys, settings.requests_per_minute)
     logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
+    if has_reload_signal():  # one that arrives during the start takes effect when the server listens
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    load = partial(load_served_model, overrides=overrides_of(options), device=options.device)
+
+    def load_models() -> Models:
+        loaded = [load(name, progress=TerminalProgress()) for name in options.model]
+        return Models(add_terms(loaded, options.terms), options.pivot)
+
+    async def reload() -> None:
+        await service.reload(load_models, keys.reload)
+        say(f"{address} translates {', '.join(service.models.pairs)}, reloaded")
+
     with bind_socket(options.host, options.port) as found:
         announce_compiling()
-        load = partial(load_served_model, overrides=overrides_of(options), device=options.device)
-        loaded = [load(name, progress=TerminalProgress()) for name in options.model]
-        models = Models(add_terms(loaded, options.terms), options.pivot)
-        service = Service(models, settings)
-        address, pairs = url_of_socket(found), ", ".join(models.pairs)
-        app = make_app(service, keys, with_page=not options.no_page)
-        run_server(app, service, found, lambda: say(f"{address} translates {pairs}; see {address}/docs for the API"))
+        service, address = Service(load_models(), settings), url_of_socket(found)
+        app, pairs = make_app(service, keys, with_page=not options.no_page), ", ".join(service.models.pairs)
+        ready = f"{address} translates {pairs}; see {address}/docs for the API"
+        run_server(app, service, found, lambda: say(ready), reload)
     return 0
 
 

@@ -5,6 +5,7 @@ when they are loaded. The states of a server are those of `Service.state`:
 
 - starting: the lifespan of the application warms up the models. The socket is not listening yet.
 - ok: the server answers.
+  SIGHUP reloads the models and keys, one reload at a time.
 - draining: after SIGTERM, `/readyz` is 503. The server still accepts connections for a moment, then finishes the
   requests in progress, for at most `drain_seconds`.
 """
@@ -13,22 +14,24 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.serving.http.connections import Connections, Listener, Place, connection_limit
 from dragoman.serving.http.protocol import encode_refusal, make_protocol
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.service import Service
 
+_log = logging.getLogger("dragoman.serving")
 # How long an idle connection stays open.
 _KEEP_ALIVE_SECONDS = 20
 # How often a draining server checks whether files are still unfinished.
@@ -38,6 +41,16 @@ _QUIET_SECONDS = 1.0
 _NO_PLACE = Refused(503, "The server has too many connections. Try again later.", 5, closes=True)
 # Longest time that a lane's thread holds the interpreter while the event loop waits for it, after each system call.
 _SWITCH_SECONDS = 0.0005
+
+
+Reload = Callable[[], Awaitable[None]]
+
+"""Loads models and keys, and replaces those served. It raises an error if nothing was changed."""
+
+
+def has_reload_signal() -> bool:
+    """Whether SIGHUP reloads: not on Windows, and not if it is ignored, as under nohup."""
+    return hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -64,6 +77,7 @@ def run_server(
     service: Service,
     found: socket.socket,
     when_ready: Callable[[], None],
+    reload: Reload | None = None,
     is_trusted: Callable[[str], bool] = lambda peer: False,
 ) -> None:
     """Serve until a signal stops the process. Requests in progress are finished if the time limit allows.
@@ -78,6 +92,8 @@ def run_server(
         A bound socket.
     when_ready
         Called when the server listens.
+    reload
+        Called after SIGHUP. It raises DragomanError if nothing was changed.
     is_trusted
         Whether a peer is a proxy, which may open as many connections as all other clients together.
     """
@@ -89,10 +105,14 @@ def run_server(
         gc.freeze()
         when_ready()
 
-    server = Server(app, service, ready, is_trusted)
+    server = Server(app, service, ready, reload, is_trusted)
     server.run(sockets=[found])
     if server.was_interrupted:
         raise KeyboardInterrupt
+
+
+def _has_terminal() -> bool:
+    return any(map(os.isatty, range(3)))
 
 
 class Server(uvicorn.Server):
@@ -108,6 +128,7 @@ class Server(uvicorn.Server):
         app: ASGIApp,
         service: Service,
         when_ready: Callable[[], None] = lambda: None,
+        reload: Reload | None = None,
         is_trusted: Callable[[str], bool] = lambda peer: False,
     ) -> None:
         settings = service.settings
@@ -125,7 +146,9 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
-        self._service, self._when_ready = service, when_ready
+        self._service, self._when_ready, self._reload = service, when_ready, reload
+        self._reload_task: asyncio.Task[None] | None = None
+        self._must_reload, self._had_terminal = False, _has_terminal()
         self._connections = Connections(connection_limit(settings.max_connections), is_trusted)
         self.was_interrupted = False
 
@@ -138,6 +161,9 @@ class Server(uvicorn.Server):
             for one in self._listeners:
                 one.start()
             self._when_ready()
+            if self._reload is not None and has_reload_signal():
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._handle_hangup)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
 
     def _make_protocol(self, place: Place) -> asyncio.Protocol:
         state = {"server_state": self.server_state, "app_state": self.lifespan.state}
@@ -184,6 +210,25 @@ class Server(uvicorn.Server):
         delay = self._service.settings.drain_delay_seconds
         loop = asyncio.get_running_loop()
         loop.call_later(delay, self._leave, loop.time() + delay + self._service.settings.drain_seconds)
+
+    def _handle_hangup(self) -> None:
+        """Start a reload, or request another one after it. A closed terminal also sends SIGHUP, and ends the server."""
+        if self._had_terminal and not _has_terminal():
+            self.handle_exit(signal.SIGTERM, None)
+            return
+        self._must_reload = True
+        if self._reload_task is None or self._reload_task.done():
+            self._reload_task = asyncio.get_running_loop().create_task(self._run_reloads())
+
+    async def _run_reloads(self) -> None:
+        while self._must_reload and self._reload is not None and self._service.state == "ok":
+            self._must_reload = False
+            try:
+                await self._reload()
+            except DragomanError as error:
+                _log.warning("reloading failed, and nothing was changed: %s", error)
+            except Exception:
+                _log.exception("reloading failed, and nothing was changed")
 
     def _leave(self, latest: float) -> None:
         """Stop accepting connections, or try again later if files are unfinished or not downloaded.

@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import json
+import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -135,3 +137,123 @@ def test_twenty_stops_under_64_clients_lose_no_request(served_folder: Callable[[
     for _ in range(20):
         load = stop_under_load(served_folder("en-de"), tmp_path / "log", 64, *patient)
         assert (load.lost, load.num_kept, set(load.statuses)) == ([], 0, {200})
+
+
+def reload(process: "subprocess.Popen[str]", log: Path, num_times: int = 1) -> str:
+    """Send SIGHUP, and return the next line of the log when it is complete."""
+    for _ in range(num_times):
+        before = len(log.read_text().splitlines())
+        process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + 20
+        while process.poll() is None and time.monotonic() < until:
+            text = log.read_text()
+            if text.endswith("\n") and len(text.splitlines()) > before:
+                break
+            time.sleep(0.01)
+    return log.read_text().splitlines()[-1]
+
+
+def reload_under_load(folder: Path, log: Path, num_clients: int, num_times: int) -> tuple[Load, "list[float]"]:
+    """Reload a server while clients send requests. Returns what they saw, and megabytes after each reload."""
+    psutil = pytest.importorskip("psutil")
+    with served(log, folder, "--max-wait-seconds", "30", "--deadline-seconds", "60") as (process, port):
+        load, sizes = Load(port, num_clients), []
+        for _ in range(num_times):
+            assert reload(process, log).endswith(" translates en-de, reloaded")
+            sizes.append(psutil.Process(process.pid).memory_info().rss / 1e6)
+        load.end()
+    assert len(log.read_text().splitlines()) == 1 + num_times
+    return load, sizes
+
+
+def test_reloads_lose_no_request(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    load, _ = reload_under_load(served_folder("en-de"), tmp_path / "log", 8, 3)
+    assert (load.lost, set(load.statuses)) == ([], {200})
+
+
+@pytest.mark.slow
+def test_twenty_reloads_under_load_lose_no_request_and_no_memory(
+    served_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    load, sizes = reload_under_load(served_folder("en-de"), tmp_path / "log", 16, 20)
+    assert (load.lost, set(load.statuses)) == ([], {200})
+    assert sizes[-1] < 1.15 * sizes[4]
+
+
+def ask(port: int, path: str, key: str = "") -> tuple[int, str]:
+    """Status and text of a GET."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_a_reload_replaces_models_and_keys_or_nothing(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    model, keys, terms, log = (tmp_path / name for name in ("model", "keys", "terms", "log"))
+    shutil.copytree(served_folder("en-de"), model)
+    keys.write_text("first\n")
+    terms.write_text("one\teins\n")
+    with served(log, model, "--api-keys", keys, "--terms", terms) as (process, port):
+
+        def facts() -> list[int]:
+            return [ask(port, "/v2/languages", key)[0] for key in ("first", "second")]
+
+        weights = next(path for path in model.iterdir() if path.stat().st_size > 10_000)
+        saved = weights.read_bytes()
+        failed = "dragoman: reloading failed, and nothing was changed: "
+        for file, damage in ((weights, saved[:5000]), (terms, b"one"), (keys, b"")):
+            good = file.read_bytes()
+            file.write_bytes(damage)
+            if file != keys:
+                keys.write_text("second\n")
+            said = reload(process, log)
+            assert said.startswith(failed), said
+            assert str(file) in said or str(model) in said
+            assert facts() == [200, 403]
+            file.write_bytes(good)
+        assert "en-de" in ask(port, "/metrics")[1]
+        shutil.rmtree(model)
+        shutil.copytree(served_folder("en-fr"), model)
+        keys.write_text("second\n")
+        assert reload(process, log).endswith(" translates en-fr, reloaded")
+        assert facts() == [403, 200]
+        assert [one["code"] for one in json.loads(ask(port, "/languages")[1])] == ["en", "fr"]
+        labels = [line for line in ask(port, "/metrics")[1].splitlines() if line.startswith("dragoman_model_info")]
+        assert ["en-fr" in line for line in labels] == [True]
+    assert len(log.read_text().splitlines()) == 5
+
+
+def test_many_reloads_at_once_are_merged_and_sigterm_ends_them(
+    served_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with served(log, served_folder("en-de"), "--drain-delay-seconds", "0") as (process, _):
+        for _ in range(10):
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert len(log.read_text().splitlines()) <= 4
+
+
+def test_a_closed_terminal_ends_the_server(served_folder: Callable[[str], Path]) -> None:
+    """A terminal sends SIGHUP when it is closed."""
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
+    import fcntl
+
+    near, far = pty.openpty()
+    command = [sys.executable, "-m", "dragoman", "serve", str(served_folder("en-de")), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--drain-delay-seconds", "0"],
+        stdin=far,
+        stdout=far,
+        stderr=far,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as process:
+        os.close(far)
+        said = b""
+        while b"translates" not in said:
+            said += os.read(near, 1000)
+        os.close(near)
+        assert process.wait(20) == 0
