@@ -12,6 +12,7 @@ when they are loaded. The states of a server are those of `Service.state`:
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -19,6 +20,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -48,7 +50,20 @@ Reload = Callable[[], Awaitable[None]]
 """Loads models and keys, and replaces those served. It raises an error if nothing was changed."""
 
 
-def has_reload_signal() -> bool:
+@contextlib.contextmanager
+def hold_reloads() -> Iterator[None]:
+    """Hold SIGHUP back in this block, until a server listens: a reload during the start would end the process."""
+    if not _can_reload():
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+
+
+def _can_reload() -> bool:
     """Whether SIGHUP reloads: not on Windows, and not if it is ignored, as under nohup."""
     return hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
 
@@ -66,9 +81,54 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return found
 
 
+@contextlib.contextmanager
+def bind_unix_socket(path: Path) -> Iterator[socket.socket]:
+    """Bind a socket to a path, for processes of the same user or group, and remove it at the end.
+
+    A socket that nobody listens on is replaced. Raises ConfigError if the path is in use or not available.
+    """
+    try:
+        found = socket.socket(socket.AF_UNIX)
+        if path.exists() and _is_abandoned(path):
+            path.unlink()
+        umask = os.umask(0o117)
+        try:
+            found.bind(str(path))
+        finally:
+            os.umask(umask)
+        own = path.lstat().st_ino
+    except (OSError, AttributeError) as error:  # Windows has no AF_UNIX
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot serve at {path}: {reason}. Choose another `--unix-socket`.") from None
+    try:
+        yield found
+    finally:
+        found.close()
+        with contextlib.suppress(OSError):
+            if path.lstat().st_ino == own:  # else a new server has replaced it
+                path.unlink()
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether nobody listens on the socket at a path. Raises OSError if the path is not a socket."""
+    if not path.is_socket() or path.is_symlink():
+        raise OSError(errno.EEXIST, "it exists and is not a socket")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except BlockingIOError:  # its queue is full
+            pass
+    return False
+
+
 def url_of_socket(found: socket.socket) -> str:
-    """The URL of a bound socket."""
-    host, port = found.getsockname()[:2]
+    """The URL of a bound socket, or ``unix:`` and its path."""
+    if isinstance(name := found.getsockname(), str):
+        return f"unix:{name}"
+    host, port = name[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -161,7 +221,7 @@ class Server(uvicorn.Server):
             for one in self._listeners:
                 one.start()
             self._when_ready()
-            if self._reload is not None and has_reload_signal():
+            if self._reload is not None and _can_reload():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._handle_hangup)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
 

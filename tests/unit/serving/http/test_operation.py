@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -257,3 +258,52 @@ def test_a_closed_terminal_ends_the_server(served_folder: Callable[[str], Path])
             said += os.read(near, 1000)
         os.close(near)
         assert process.wait(20) == 0
+
+
+def ask_unix(path: Path, request: bytes) -> bytes:
+    """The answer to a request that closes the connection."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        connection.sendall(request)
+        content = b""
+        while piece := connection.recv(65536):
+            content += piece
+    return content
+
+
+def test_a_unix_socket(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """It replaces one that nobody listens on, refuses to replace another, is not for all users, and is removed."""
+    path, log, model = tmp_path / "socket", tmp_path / "log", str(served_folder("en-de"))
+    with socket.socket(socket.AF_UNIX) as abandoned:
+        abandoned.bind(str(path))
+    command = [sys.executable, "-m", "dragoman", "serve", model, "--unix-socket", str(path)]
+    with log.open("w") as stream, subprocess.Popen([*command, "--drain-delay-seconds", "0"], stderr=stream) as process:
+        try:
+            until = time.monotonic() + 30
+            while not log.read_text().endswith("\n") and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.02)
+            assert log.read_text() == f"dragoman: unix:{path} translates en-de; see /docs for the API\n"
+            assert stat.S_IMODE(path.stat().st_mode) == 0o660
+            for head in (b"GET /docs HTTP/1.0\r\n\r\n", b"GET /docs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"):
+                assert ask_unix(path, head).startswith(b"HTTP/1.1 200 OK\r\n")
+            second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            said = f"dragoman: cannot serve at {path}: Address already in use. Choose another `--unix-socket`.\n"
+            assert (second.returncode, second.stderr) == (2, said)
+            assert ask_unix(path, b"GET /readyz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 OK\r\n")
+        finally:
+            process.terminate()
+        assert process.wait(20) == 0
+    assert not path.exists()
+
+
+def test_the_socket_of_a_new_server_is_not_removed_by_an_old_one(tmp_path: Path) -> None:
+    from dragoman.serving.http.server import bind_unix_socket
+
+    path = tmp_path / "socket"
+    with bind_unix_socket(path), bind_unix_socket(path):  # the first does not listen any more
+        pass
+    with bind_unix_socket(path):
+        path.unlink()
+        path.write_text("new")
+    assert path.read_text() == "new"
