@@ -274,7 +274,7 @@ def running(model: str, keys: bool, files: int) -> Iterator[tuple[int, int, Path
     with tempfile.TemporaryDirectory() as folder:
         log, key_file = Path(folder, "log"), Path(folder, "keys")
         key_file.write_text(f"{KEY}\n", encoding="utf-8")
-        model = os.path.abspath(model) if os.path.exists(model) else model
+        model = model if model == "demo" else os.path.abspath(model)  # the server runs in another folder
         command = [sys.executable, "-m", "dragoman", "serve", model, "--port", "0", "--no-page"]
         command += ["--api-keys", str(key_file)] if keys else []
         limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
@@ -351,7 +351,7 @@ def measure(name: str, given: argparse.Namespace) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="demo", help="model to serve (default: demo)")
+    parser.add_argument("--model", default="demo", help="model to serve (default: demo, the model of the package)")
     parser.add_argument("--only", nargs="+", default=[""], help="only attacks whose names match one of these patterns")
     parser.add_argument("--seconds", type=float, default=6.0, help="length of an attack (default: 6)")
     parser.add_argument("--keys", action="store_true", help="serve with keys; only the victim has one")
