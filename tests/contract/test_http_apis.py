@@ -42,7 +42,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     # Types that the server reads as the documented one, because clients of the three APIs send them.
     "alignment": {"enum": [True, False, 0, 1, ""]},
     "tag_handling": {"enum": ["xml", "html", ""]},
-    "split_sentences": {"enum": ["0", "1", "nonewlines", 0, 1]},
+    "split_sentences": {"enum": ["0", "1", "nonewlines", 0, 1, ""]},
+    "/translate format": {"enum": ["text", "html", ""]},
     "ignore_tags": TEXT_OR_TEXTS,
     "splitting_tags": TEXT_OR_TEXTS,
     "reference": TEXT_OR_NUMBER,
@@ -63,6 +64,7 @@ RIGHT = {
     "Schema-violating request accepted": re.compile("than minimum|`minimum`"),
 }
 """Failures of schemathesis that are none."""
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 BOUNDARY = "x"
 UPLOAD = "".join(
     f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
@@ -164,6 +166,8 @@ def exchanges_of(path: str, method: str, address: str, num_random: int) -> list[
     found: list[Exchange] = []
 
     def send(case: Any) -> None:
+        if case.media_type in FORMS and isinstance(case.body, dict) and [] in case.body.values():
+            return  # an empty list is not sent, so the request is not the one that was generated
         answer = case.call(base_url=address, session=session, timeout=60)
         failures: list[tuple[str, str]] = []
         try:
