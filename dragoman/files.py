@@ -11,11 +11,17 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dragoman.errors import ConfigError, ModelError, ResourceError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 MANIFEST = "manifest.json"
 TEMPORARY_PREFIX = ".writing-"
@@ -249,6 +255,68 @@ def _is_another_process(number: str) -> bool:
     except PermissionError:
         pass
     return True
+
+
+class TemporaryFolder:
+    """A private folder for temporary files, which is removed at `close` or when the process ends.
+
+    After a process that was killed, the next process that makes a `TemporaryFolder` with the same prefix removes its
+    folder. A living process holds a lock on its folder, where the system has such locks.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix, self._lock = prefix, -1
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+            with contextlib.suppress(OSError):
+                lock = _lock_folder(path)
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)
+
+    def open(self) -> Path:
+        """The folder. It is made if there is none yet, or if a cleaner of temporary folders removed it."""
+        while self._folder is None or not self._is_there(Path(self._folder.name)):
+            self.close()
+            self._folder = tempfile.TemporaryDirectory(prefix=self._prefix, ignore_cleanup_errors=True)
+            try:
+                self._lock = _lock_folder(Path(self._folder.name))
+            except BlockingIOError:  # another process has taken it for abandoned
+                self.close()
+            except OSError:  # no locks here
+                break
+        return Path(self._folder.name)
+
+    def _is_there(self, path: Path) -> bool:
+        """Whether the folder is still the one that was made: another user may have taken its name."""
+        with contextlib.suppress(OSError):
+            return path.is_dir() if self._lock < 0 else os.path.samestat(os.fstat(self._lock), path.lstat())
+        return False
+
+    def close(self) -> None:
+        """Remove the folder with its files."""
+        if self._folder is not None:
+            self._folder.cleanup()
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._folder, self._lock = None, -1
+
+
+def _lock_folder(path: Path) -> int:
+    """A descriptor that locks a folder of this user. Raises BlockingIOError if another process has locked it.
+
+    Raises another OSError if the folder is gone, a link or of another user, or if the file system has no locks.
+    """
+    if fcntl is None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(descriptor).st_uid != os.getuid():
+            raise PermissionError
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def sibling_path(path: Path, ending: str) -> Path:
