@@ -20,6 +20,7 @@ from dragoman.text.documents.tags import tags_of
 from dragoman.text.tokenization.sentence_splitting import (
     Segment,
     cut_at,
+    find_all,
     join_segments,
     sentence_ends,
     split_to_fit,
@@ -108,7 +109,7 @@ class TextFormat:
         if self.kind == "text":
             yield from (("lines and sentences", 0) for _ in _cut(text, self.split))
         elif self.kind == "subtitles":
-            for line in cut_at(text, (match.end() for match in _LINE_END.finditer(text))):
+            for line in cut_at(text, (match.end() for match in find_all(_LINE_END, text))):
                 yield "lines", len(line)
                 yield from repeat((MARKERS, 0), line.count("<") + line.count("&"))
         else:
@@ -144,7 +145,7 @@ def _mark_line_ends(text: str) -> str:
 
 def _cut(text: str, split: Split) -> Iterator[str]:
     """The lines or sentences of a text, each with the white space after it."""
-    lines = [text] if split == "none" else cut_at(text, (match.end() for match in _LINE_BREAKS.finditer(text)))
+    lines = [text] if split == "none" else cut_at(text, (match.end() for match in find_all(_LINE_BREAKS, text)))
     return (one for line in lines for one in (cut_at(line, sentence_ends(line)) if split == "sentences" else [line]))
 
 

@@ -5,6 +5,7 @@ logarithmic factor for cuts inside words.
 """
 
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -26,6 +27,7 @@ _ABBREVIATIONS = frozenset(
     ).split()
 )
 _CONTEXT_CHARS = 16
+_SEARCHED_CHARS = 100_000
 _MAX_MARKS = 8
 
 
@@ -82,14 +84,14 @@ def sentence_ends(text: str) -> Iterator[int]:
 def _lines(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each line, including its line break and the white space after it."""
     start = 0
-    for match in _BREAK.finditer(text):
+    for match in find_all(_BREAK, text):
         yield start, match.end()
         start = match.end()
     yield start, len(text)
 
 
 def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
-    for match in _END.finditer(text, start, stop):
+    for match in find_all(_END, text, start, stop):
         space = _SPACE.match(text, match.end(), stop)
         after = space.end() if space else match.end()
         wide = any(char in _WIDE_ENDS for char in match.group())
@@ -114,6 +116,12 @@ def _continues(text: str, mark: re.Match[str], after: int) -> bool:
     return is_initial or is_ordinal or word.lower() in _ABBREVIATIONS
 
 
+def find_all(pattern: re.Pattern[str], text: str, start: int = 0, stop: int = sys.maxsize) -> Iterator[re.Match[str]]:
+    """The matches in a text, searched in short calls, because other threads have to wait for a call. Few are cut."""
+    for first in range(start, min(stop, len(text)), _SEARCHED_CHARS):
+        yield from pattern.finditer(text, first, min(stop, first + _SEARCHED_CHARS))
+
+
 def cut_at(text: str, ends: Iterable[int]) -> Iterator[str]:
     """The non-empty parts of a text that end at the given increasing positions."""
     start = 0
@@ -124,12 +132,12 @@ def cut_at(text: str, ends: Iterable[int]) -> Iterator[str]:
 
 
 def _cut_clauses(text: str) -> Iterator[str]:
-    ends = (m.end() for m in _CLAUSE.finditer(text) if m.group()[-1].isspace() or m.group()[-1] in _WIDE_CLAUSES)
+    ends = (m.end() for m in find_all(_CLAUSE, text) if m.group()[-1].isspace() or m.group()[-1] in _WIDE_CLAUSES)
     return cut_at(text, ends)
 
 
 def _cut_words(text: str) -> Iterator[str]:
-    return cut_at(text, (match.end() for match in _SPACE.finditer(text)))
+    return cut_at(text, (match.end() for match in find_all(_SPACE, text)))
 
 
 def _cut_halves(text: str) -> Iterator[str]:
