@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -43,6 +44,20 @@ def sha256_of(path: Path) -> str:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def read_regular_file(path: Path, most_bytes: int) -> bytes:
+    """The content of a file of a folder that another person may have made.
+
+    Raises OSError for a device, a pipe, or a file of more than `most_bytes` bytes.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EINVAL, f"it has more than {most_bytes} bytes", str(path))
+    return content
 
 
 def check_target(path: Path, name: str, example: str) -> None:
@@ -397,9 +412,7 @@ def _read_manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
     """The bytes of the manifest, and its content without the hash."""
     path = folder / MANIFEST
     try:
-        if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_MANIFEST_BYTES):
-            raise ValueError
-        content = path.read_bytes()
+        content = read_regular_file(path, _MOST_MANIFEST_BYTES)
         manifest = json.loads(content.decode("utf-8"))
         stated = manifest.pop("sha256")
         files = manifest["files"]
