@@ -59,10 +59,11 @@ VERBS: dict[str, str] = {verb: text for verbs in VERB_GROUPS.values() for verb, 
 
 _MEMORY_ADVICE = {
     "train": "Lower `train.micro_batch_tokens`, which only changes random numbers of dropout. Or use a smaller model.",
-} | dict.fromkeys(
-    ("translate", "evaluate", "compare", "serve"),
-    "Lower `inference.batch_tokens`, which changes no result. Or use a smaller model.",
-)
+    **dict.fromkeys(
+        ("translate", "evaluate", "compare", "serve"),
+        "Lower `inference.batch_tokens`, which changes no result. Or use a smaller model.",
+    ),
+}
 USER_ERROR = 2
 PIPE_CLOSED = 141
 

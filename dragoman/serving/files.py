@@ -119,6 +119,11 @@ class FileJob:
         return f"{self.id}.{self.name}"
 
     @property
+    def num_places(self) -> int:
+        """The places of its client that the file takes in translation: all of them if it is large."""
+        return 1 if self.num_bytes <= _SMALL_FILE_BYTES else _half(_MAX_AT_ONCE)
+
+    @property
     def waits(self) -> bool:
         """Whether the file still waits for its turn."""
         return self.status == "translating" and self.task is None
@@ -168,9 +173,8 @@ class FileTranslations:
         content = request.texts[0].encode("utf-8", "surrogatepass")
         self._check_limits(client, len(content))
         turn = next((job.turn for job in self._jobs.values() if job.client == client), None) or asyncio.Lock()
-        options = replace(request, texts=())
-        size = len(content)
-        job = FileJob(str(uuid.uuid4()), file.name, file.media_type, client, options, content, size, turn)
+        options, number = replace(request, texts=()), str(uuid.uuid4())
+        job = FileJob(number, file.name, file.media_type, client, options, content, len(content), turn)
         self._jobs[job.id] = job
         self._start_next()
         return job
@@ -217,14 +221,11 @@ class FileTranslations:
         """Fill the free places: first the clients with the fewest files in progress, then by time of arrival."""
         while True:
             running = [job for job in self._jobs.values() if job.task is not None and job.is_unfinished]
-            places = Counter(job.client for job in running)
-            larger = {job.client for job in running if job.num_bytes > _SMALL_FILE_BYTES}
-
-            def may_start(job: FileJob, places: Counter[bytes] = places, larger: set[bytes] = larger) -> bool:
-                beside = job.num_bytes <= _SMALL_FILE_BYTES and job.client not in larger
-                return job.waits and places[job.client] < (_half(_MAX_AT_ONCE) if beside else 1)
-
-            waiting = [job for job in self._jobs.values() if may_start(job)]
+            places: Counter[bytes] = Counter()
+            for job in running:
+                places[job.client] += job.num_places
+            waiting = [job for job in self._jobs.values() if job.waits]
+            waiting = [job for job in waiting if places[job.client] + job.num_places <= _half(_MAX_AT_ONCE)]
             if len(running) >= _MAX_AT_ONCE or not waiting:
                 return
             job = min(waiting, key=lambda job: places[job.client])
@@ -316,9 +317,11 @@ class FileTranslations:
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
 
     async def _run_in_thread(self, job: FileJob, work: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Run work in a thread for files, when no other file of the client uses one."""
-        async with job.turn:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+        """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one."""
+        await job.turn.acquire()
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+        future.add_done_callback(lambda _: job.turn.release())
+        return await asyncio.shield(future)
 
     async def _translate(self, job: FileJob) -> str:
         """The translated text. Raises DataError for a file that is too large in some way, and Refused."""
