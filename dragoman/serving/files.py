@@ -12,7 +12,7 @@ client asks for its status and its download. A file passes through these states:
   hour. Earlier, a new file may take the place of one that was downloaded or failed.
 
 Everything runs in the event loop, except parsing, joining and writing. Each client has one thread at a time for these,
-so that its files cannot delay those of others. The limits keep the memory for the files of a client below 150 MB.
+so that its files cannot delay those of others. The limits keep the memory for the files of a client near 200 MB.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from typing import Any, Literal, TypeVar
 
 from dragoman.errors import DataError
 from dragoman.files import TemporaryFolder
-from dragoman.serving.documents import MARKERS, TextFormat
+from dragoman.serving.documents import MARKERS, Document, TextFormat
 from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.models import BatchKey
 from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
@@ -327,18 +327,16 @@ class FileTranslations:
         """The translated text. Raises DataError for a file that is too large in some way, and Refused."""
         content, job.content, request = job.content, None, job.request
         assert content is not None
-        text, read = content.decode("utf-8", "surrogatepass"), request.text_format.read
+        text = content.decode("utf-8", "surrogatepass")
         del content
-        await self._run_in_thread(job, _check_parts, text, request.text_format)
-        document = await self._run_in_thread(job, read, text)
-        if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
-            raise DataError(_too_long(longest))
+        document = await self._run_in_thread(job, _read_file, text, request.text_format)
         source = request.source
         if source == AUTO:
             sample = " ".join(one.text for one in document.texts[:100])
             source = (await self._service.detect_for(sample, request.target)).language
         for number, model in enumerate(self._service.path(source, request.target)):
-            document = await self._run_in_thread(job, read, text) if number else document
+            document = await self._run_in_thread(job, request.text_format.read, text) if number else document
+            text = ""  # it takes up to 40 MB
             job.total += len(document.texts)
             key, answers = BatchKey(model, request.batch_options), list[str]()
             while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
@@ -377,22 +375,24 @@ def _remove(job: FileJob) -> None:
             job.path.unlink()
 
 
-def _too_long(num_chars: int | str) -> str:
-    return (
-        f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {num_chars}. "
-        "Split it with <p>, or into subtitle cues."
-    )
-
-
-def _check_parts(text: str, text_format: TextFormat) -> None:
-    """Raise DataError for a file with too many parts, or too long ones, before they are made."""
+def _read_file(text: str, text_format: TextFormat) -> Document:
+    """Read a file. Raises DataError for too many parts, or too long ones: before they are made, if they are many."""
     counts: Counter[str] = Counter()
+    longest = 0
     for name, length in text_format.measure(text):
         counts[name] += 1
         if counts[name] > (most := _MOST_MARKERS if name == MARKERS else _MOST_PARTS):
             raise DataError(f"the file may have at most {most} {name}, but has more. Send it in parts.")
-        if length > _LONGEST_STRETCH:
-            raise DataError(_too_long("more"))
+        longest = max(longest, length)
+    if longest <= _LONGEST_STRETCH:
+        document = text_format.read(text)
+        longest = max((len(one.text) for one in document.texts), default=0)
+        if longest <= _LONGEST_TEXT:
+            return document
+    raise DataError(
+        f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. "
+        "Split it with <p>, or into subtitle cues."
+    )
 
 
 def _not_found() -> Refused:
