@@ -38,10 +38,11 @@ from dragoman.bundle.weights import (
     write_tensors,
 )
 from dragoman.config import Config, config_from_dict, dump_config
+from dragoman.config.checking import limit_folder
 from dragoman.config.fields import quote_value
-from dragoman.config.toml import parse_toml, toml_bytes
-from dragoman.errors import ConfigError, ModelError
-from dragoman.files import VerifiedFolder, verify_folder, write_folder
+from dragoman.config.toml import MOST_TOML_BYTES, parse_toml
+from dragoman.errors import ConfigError, ModelError, ResourceError
+from dragoman.files import VerifiedFolder, read_regular_file, verify_folder, write_folder
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.version import __version__
 
@@ -194,7 +195,11 @@ def load_bundle(folder: Path) -> Bundle:
         ) from None
     check_file_size(path, shapes)
     # The weights are hashed from the content that is parsed, so that a large file is read only once.
-    arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
+    try:
+        arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
+    except MemoryError:
+        size = f"{checked.manifest['files'][WEIGHTS]['bytes']:,}"
+        raise ResourceError(f"{path} has {size} bytes, which do not fit into memory. Use a smaller model.") from None
     card = read_card(folder)
     VerifiedFolder(folder, _ARRAYS)  # nothing changed while the other files were read
     return Bundle(arrays, tokenizers, config, card, checked.fingerprint, folder.absolute())
@@ -230,16 +235,16 @@ def read_settings(folder: Path) -> Config:
     """
     path = folder / _CONFIG
     try:
-        return _settings_in(toml_bytes(path), path)
+        return _settings_in(read_regular_file(path, MOST_TOML_BYTES), path)
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error}.") from None
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from None
     except ConfigError as error:
         raise ModelError(str(error)) from None
 
 
 def _settings_in(content: bytes, path: Path) -> Config:
     try:
-        return config_from_dict(parse_toml(content, str(path)), str(path))
+        return limit_folder(config_from_dict(parse_toml(content, str(path)), str(path)), str(path))
     except ValueError as error:
         raise ModelError(f"{path} cannot be read: {error}.") from None
     except ConfigError as error:

@@ -20,7 +20,7 @@ Files (`files.py`) use the same batcher, in the background and without a deadlin
 |---|---|
 | main | the event loop: everything that is not below |
 | translate, one per lane | batches through the models, each on one core |
-| files, one | reading, joining and writing uploaded files |
+| files, one per client | reading, joining and writing uploaded files |
 | inspect, one | inspections of a translation |
 | split, one | splitting and detecting long texts, in turns of 10,000 characters |
 | asyncio's default pool | loading the detector |

@@ -36,7 +36,8 @@ _ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\
 _PLACEHOLDER = "\ufffc"
 _ATTRIBUTE = re.compile(r"""(?<=[\s"'/])([^\s"'<>/=]+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]*)""")
 _CHARSET = re.compile(r"""((?:charset|encoding)\s*=\s*["']?)(?!utf-?8\b)[^\s"';>]+""", re.IGNORECASE)
-
+_LONGEST_DECLARING = 100_000
+"""Limit for the characters of a tag whose declarations are updated: a longer one would take the lock of Python."""
 _MOST_NESTED = 100
 """Limit for nested inline tags: placing markers takes time for each pair of a tag and a text inside it."""
 
@@ -147,7 +148,7 @@ def _declared(tag: Tag, src_lang: str, tgt_lang: str) -> str:
             return match[0]
         return f"{match[1]}{match[2]}{match[3].replace(value, tgt_lang)}"
 
-    return _ATTRIBUTE.sub(attribute, tag.raw) if tag.attributes else tag.raw
+    return _ATTRIBUTE.sub(attribute, tag.raw) if tag.attributes and len(tag.raw) <= _LONGEST_DECLARING else tag.raw
 
 
 def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
@@ -181,9 +182,8 @@ def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iter
 
 
 def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
-    texts = [event.raw for event in events if event.kind == "text"]
-    if not any(map(str.isalpha, unescape("".join(texts)))):
-        found.parts += [event.raw for event in events]
+    if not any(event.kind == "text" and any(map(str.isalpha, unescape(event.raw))) for event in events):
+        found.parts.append("".join(event.raw for event in events))
         return
     marked = _extract_markers(events)
     if marked is None:
