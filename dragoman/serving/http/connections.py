@@ -45,21 +45,16 @@ class Place:
     """The place of one open connection. Its protocol sets `transport`, and reports states and the end."""
 
     def __init__(self, connections: "Connections", client: "_Client", connection: socket.socket) -> None:
-        self._connections, self._client, self._socket = connections, client, connection
+        self.connections, self._client, self._socket = connections, client, connection
         self.transport: Any = None
         self.state: _State = "busy"
-
-    @property
-    def quiet_seconds(self) -> float | None:
-        """`Connections.quiet_seconds`."""
-        return self._connections.quiet_seconds
 
     def set_state(self, state: _State) -> None:
         """Report what the connection waits for."""
         self.state = state
         for places in self._client.waiting.values():
             places.pop(self, None)
-        if state != "busy" and self in self._connections.places:
+        if state != "busy" and self in self.connections.places:
             self._client.waiting[state][self] = None
 
     def has_data(self) -> bool:
@@ -72,7 +67,7 @@ class Place:
     def free(self) -> None:
         """Give the place back. Does nothing the second time."""
         self.set_state("busy")
-        self._connections.give_back(self, self._client)
+        self.connections.give_back(self, self._client)
 
     def take_over(self) -> bool:
         """Abort the connection and free its place, unless a request is arriving."""
