@@ -11,8 +11,11 @@ in use, the new connection is refused with 503.
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import socket
+import struct
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -157,6 +160,18 @@ class Connections:
                 del self._clients[client.name]
 
 
+def _drop_packets(listening: socket.socket) -> None:
+    """Make the kernel (of Linux) accept no more connections, which closing would reset. Clients try again in a second.
+
+    Without this, a connection can arrive between the last call to accept and the close.
+    """
+    program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))  # one instruction: return 0
+    with contextlib.suppress(OSError):
+        if sys.platform == "linux":
+            filtered = struct.pack("HP", 1, ctypes.addressof(program))
+            listening.setsockopt(socket.SOL_SOCKET, 26, filtered)  # SO_ATTACH_FILTER
+
+
 class Listener:
     """Accepts the connections of a socket until it is stopped.
 
@@ -191,6 +206,7 @@ class Listener:
     async def stop(self) -> None:
         """Accept the connections that the kernel has accepted already, and stop listening: closing resets them."""
         asyncio.get_running_loop().remove_reader(self._socket)
+        _drop_packets(self._socket)
         with contextlib.suppress(BlockingIOError):
             for _ in range(_BACKLOG):
                 self._accept_one()
