@@ -11,8 +11,11 @@ in use, the new connection is refused with 503.
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import socket
+import struct
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -45,21 +48,16 @@ class Place:
     """The place of one open connection. Its protocol sets `transport`, and reports states and the end."""
 
     def __init__(self, connections: "Connections", client: "_Client", connection: socket.socket) -> None:
-        self._connections, self._client, self._socket = connections, client, connection
+        self.connections, self._client, self._socket = connections, client, connection
         self.transport: Any = None
         self.state: _State = "busy"
-
-    @property
-    def quiet_seconds(self) -> float | None:
-        """`Connections.quiet_seconds`."""
-        return self._connections.quiet_seconds
 
     def set_state(self, state: _State) -> None:
         """Report what the connection waits for."""
         self.state = state
         for places in self._client.waiting.values():
             places.pop(self, None)
-        if state != "busy" and self in self._connections.places:
+        if state != "busy" and self in self.connections.places:
             self._client.waiting[state][self] = None
 
     def has_data(self) -> bool:
@@ -72,7 +70,7 @@ class Place:
     def free(self) -> None:
         """Give the place back. Does nothing the second time."""
         self.set_state("busy")
-        self._connections.give_back(self, self._client)
+        self.connections.give_back(self, self._client)
 
     def take_over(self) -> bool:
         """Abort the connection and free its place, unless a request is arriving."""
@@ -162,6 +160,18 @@ class Connections:
                 del self._clients[client.name]
 
 
+def _drop_packets(listening: socket.socket) -> None:
+    """Make the kernel (of Linux) accept no more connections, which closing would reset. Clients try again in a second.
+
+    Without this, a connection can arrive between the last call to accept and the close.
+    """
+    program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))  # one instruction: return 0
+    with contextlib.suppress(OSError):
+        if sys.platform == "linux":
+            filtered = struct.pack("HP", 1, ctypes.addressof(program))
+            listening.setsockopt(socket.SOL_SOCKET, 26, filtered)  # SO_ATTACH_FILTER
+
+
 class Listener:
     """Accepts the connections of a socket until it is stopped.
 
@@ -196,6 +206,7 @@ class Listener:
     async def stop(self) -> None:
         """Accept the connections that the kernel has accepted already, and stop listening: closing resets them."""
         asyncio.get_running_loop().remove_reader(self._socket)
+        _drop_packets(self._socket)
         with contextlib.suppress(BlockingIOError):
             for _ in range(_BACKLOG):
                 self._accept_one()

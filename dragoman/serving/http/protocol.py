@@ -99,7 +99,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Close the connection after its answer in progress, or when it is quiet."""
         self.end_soon()
-        quiet = self._place.quiet_seconds or 0.0
+        quiet = self._place.connections.quiet_seconds or 0.0
         self.timeout_keep_alive = quiet  # type: ignore[assignment]
         if self._place.state == "idle":
             self._unset_keepalive_if_required()
@@ -131,7 +131,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         if not self._asks_for_upgrade:
             super().on_headers_complete()
             self._place.set_state("busy")
-            if self._place.quiet_seconds is not None:
+            if self._place.connections.quiet_seconds is not None:
                 self.end_soon()
 
     def on_body(self, body: bytes) -> None:
