@@ -4,6 +4,7 @@
 (`inference/compiled`) or `StepSearch` (`inference/search` with `inference/tensors`). Only the second imports torch.
 """
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +85,12 @@ def compiled_weights(model: AnyTransformer, precision: str) -> "CompiledWeights"
 
 
 def convert_once(model: LazyTransformer, precision: str) -> "Converted[CompiledWeights]":
-    """The model's weights for machine code, shared by the searches, the alignment and the scores of this model."""
-    return model.converted.setdefault(precision, Converted(model, lambda: compiled_weights(model, precision)))  # type: ignore[no-any-return]
+    """The model's weights for machine code, shared by the searches, the alignment and the scores of this model.
+
+    They do not keep the model alive, so that its memory is free as soon as nobody uses it.
+    """
+    weak: LazyTransformer = weakref.proxy(model)
+    return model.converted.setdefault(precision, Converted(weak, lambda: compiled_weights(weak, precision)))  # type: ignore[no-any-return]
 
 
 class CompiledSearch:

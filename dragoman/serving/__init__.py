@@ -3,7 +3,8 @@
 `cli/serve.py` builds a `Service`, wraps it with `make_app`, and runs both with `http/server.py`. A request takes this
 way:
 
-1. `http/server.py` and `http/protocol.py`: uvicorn's socket and connections, with time limits.
+1. `http/server.py`, `http/connections.py` and `http/protocol.py`: uvicorn's server and connections, with limits of
+   number and time.
 2. `http/endpoint.py`: `Middleware` refuses short requests early if the queue is full. `Endpoint` reads the body
    (`http/bodies.py`) and checks the key (`http/keys.py`).
 3. `apis/`: one handler per path, chosen in `app.py`, makes a `TranslationRequest` of the fields.

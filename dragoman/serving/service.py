@@ -64,6 +64,8 @@ class Service:
 
     Attributes
     ----------
+    models
+        The served models, which `reload` replaces as a whole.
     state
         "starting" until all models are warm, "ok", then "draining" after SIGTERM.
     detector
@@ -81,16 +83,16 @@ class Service:
     """
 
     def __init__(self, models: Models, settings: ServeSettings) -> None:
-        self.models, self.settings, self.metrics = models, settings, Metrics()
-        for model in models.all:
-            self.metrics.add_model(model.pair, model.fingerprint)
+        self.settings, self.metrics = settings, Metrics()
         self.state: Literal["starting", "ok", "draining"] = "starting"
-        self.detector = Detector(models.codes)
+        self.detector = Detector()
+        self._serve_models(models)
         lanes = settings.lanes or num_search_threads(models.all[0].trained.lazy.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
         self._splitter = ThreadPoolExecutor(1, "split")
+        self._reloading = ThreadPoolExecutor(1, "reload", compute_on_one_thread)
         self.refusals = RefusalThrottle()
         self.characters = self.inspections = 0
         self.body_memory = BodyMemory(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
@@ -107,19 +109,41 @@ class Service:
 
     async def start(self) -> None:
         """Warm up every model: compile its code and measure its speed before the first client connects."""
-        loop = asyncio.get_running_loop()
         for model in self.models.all:
-            key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
-            await loop.run_in_executor(self._executor, key.translate, texts)
-            start = loop.time()
-            await loop.run_in_executor(self._executor, key.translate, texts)
-            self.batcher.throughput.learn(sum(map(cost_of, _WARM_UP)), loop.time() - start)
+            seconds = await asyncio.get_running_loop().run_in_executor(self._executor, _warm_up, model)
+            self.batcher.throughput.learn(sum(map(cost_of, _WARM_UP)), seconds)
         self.state = "ok"
+
+    async def reload(self, load: Callable[[], Models], also: Callable[[], None]) -> None:
+        """Replace the models by those that `load` returns, when they are warm. Requests in progress keep theirs.
+
+        Parameters
+        ----------
+        load
+            Loads the models. If it fails, nothing changes.
+        also
+            Replaces what belongs to the new models, such as the keys. If it fails, nothing changes either.
+        """
+
+        def load_warm() -> Models:
+            models = load()
+            for model in models.all:
+                _warm_up(model)
+            also()
+            return models
+
+        self._serve_models(await asyncio.get_running_loop().run_in_executor(self._reloading, load_warm))
+
+    def _serve_models(self, models: Models) -> None:
+        self.models, self.detector.languages = models, models.codes
+        self.metrics.models.clear()
+        for model in models.all:
+            self.metrics.add_model(model.pair, model.fingerprint)
 
     async def close(self) -> None:
         """Finish the batches in progress and stop the threads."""
         await self.batcher.close()
-        for executor in (self._executor, self._apart, self._splitter):
+        for executor in (self._executor, self._apart, self._splitter, self._reloading):
             executor.shutdown(wait=False, cancel_futures=True)
 
     async def run_inspection(self, work: Callable[[], _Result]) -> _Result:
@@ -149,17 +173,19 @@ class Service:
         """
         if self.state == "starting":
             raise Refused(503, "The server is starting. Try again later.", 5)
+        models = self.models  # a reload may replace them before the answer
         texts, until = request.texts, asyncio.get_running_loop().time() + self.settings.deadline_seconds
         if request.source == AUTO:
             await self._load_detector()
-        parsed = await self._map_texts(partial(self._parse, request), texts, lambda one: one.document.num_pieces)
+        work = partial(self._parse, models, request)
+        parsed = await self._map_texts(work, texts, lambda one: one.document.num_pieces)
         self.characters += sum(map(len, texts))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(parsed):
             groups[one.source].append(place)
-        paths = {source: self.models.path(source, request.target) for source in groups}
+        paths = {source: models.path(source, request.target) for source in groups}
         if all(path is None for path in paths.values()):
-            paths = {source: self.path(source, request.target) for source in groups}
+            paths = {source: _require_path(models, source, request.target) for source in groups}
         answers: dict[int, Answer] = {}
         for source, places in groups.items():
             own = [parsed[place] for place in places]
@@ -203,10 +229,8 @@ class Service:
 
         Another language if the text is clearly written in that one. Raises Refused as `detect` does.
         """
-        return (await self.detect(text, self._sources_for(target)))[0]
-
-    def _sources_for(self, target: str) -> list[str]:
-        return [code for code in self.models.codes if self.models.path(code, target) is not None]
+        await self._load_detector()
+        return self.detector.detect(text, _sources_for(self.models, target) or None)[0]
 
     async def _load_detector(self) -> None:
         if self.detector.is_loaded:
@@ -237,23 +261,41 @@ class Service:
             results += found
         return results
 
-    def _parse(self, request: TranslationRequest, text: str) -> _ParsedText:
+    def _parse(self, models: Models, request: TranslationRequest, text: str) -> _ParsedText:
         document = request.text_format.read(text)
         if request.source != AUTO:
             return _ParsedText(text, document, request.source)
         words = " ".join(one.text for one in document.texts)
-        detection = self.detector.detect(words, self._sources_for(request.target))[0]
+        detection = self.detector.detect(words, _sources_for(models, request.target))[0]
         return _ParsedText(text, document, detection.language, detection)
 
     def path(self, source: str, target: str) -> list[ServedModel]:
         """The models from source to target, in order. Raises Refused (400) if there is no path."""
-        path = self.models.path(source, target)
-        if path is None:
-            raise Refused(
-                400,
-                f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}",
-            )
-        return path
+        return _require_path(self.models, source, target)
+
+
+def _require_path(models: Models, source: str, target: str) -> list[ServedModel]:
+    path = models.path(source, target)
+    if path is None:
+        raise Refused(
+            400,
+            f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}",
+        )
+    return path
+
+
+def _sources_for(models: Models, target: str) -> list[str]:
+    """The languages with a path to `target`. A reload may have removed all of them since a file arrived."""
+    return [code for code in models.codes if models.path(code, target) is not None]
+
+
+def _warm_up(model: ServedModel) -> float:
+    """Translate twice: to compile the code of a model, and to measure its speed in seconds."""
+    key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
+    key.translate(texts)
+    start = time.monotonic()
+    key.translate(texts)
+    return time.monotonic() - start
 
 
 def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
