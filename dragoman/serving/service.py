@@ -39,6 +39,8 @@ _Result = TypeVar("_Result")
 _FILES_AT_ONCE = 16
 # Splitting and detecting more characters than this in the event loop would delay other requests: up to 10 µs for each.
 _FEW_CHARS = 2_000
+# Characters that detection reads, which holds the interpreter for 10 ms.
+_MOST_DETECTED = 100_000
 # Longer requests take turns in one thread, with about this number of characters each.
 _CHARS_A_TURN = 10_000
 # Most parts of a request, including those that stay unchanged. No server translates that number in time.
@@ -180,9 +182,8 @@ class Service:
         texts, until = request.texts, asyncio.get_running_loop().time() + self.settings.deadline_seconds
         if request.source == AUTO:
             await self._load_detector()
-        parsed = await self._map_texts(
-            partial(self._parse, models, request), texts, lambda one: one.document.num_pieces
-        )
+        work = partial(self._parse, models, request)
+        parsed = await self._map_texts(work, texts, lambda one: one.document.num_pieces)
         self.count_characters(sum(map(len, texts)))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(parsed):
@@ -226,7 +227,7 @@ class Service:
         detector cannot be loaded.
         """
         await self._load_detector()
-        return (await self._map_texts(partial(self.detector.detect, among=among), [text]))[0]
+        return (await self._map_texts(partial(self.detector.detect, among=among), [text[:_MOST_DETECTED]]))[0]
 
     async def detect_for(self, text: str, target: str) -> Detection:
         """The likeliest language among `target` and the languages with a path to it.

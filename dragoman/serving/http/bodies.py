@@ -10,10 +10,10 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -23,7 +23,6 @@ from dragoman.serving.http.decoding import decode_json, decode_multipart, decode
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.settings import ServeSettings
 
-_Result = TypeVar("_Result")
 MULTIPART, URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
 # Fields of a request: its texts, as many others, and at least the number for the default of `max_texts`.
 _LEAST_FIELDS = 2000
@@ -48,14 +47,16 @@ class BodyMemory:
         self._taken: Counter[bytes] = Counter()
         self._turn = asyncio.Lock()
 
-    async def decode(self, size: int, work: Callable[[], _Result]) -> _Result:
-        """Run `work`, which decodes `size` bytes. Long bodies take turns, and a quarter of the event loop's time."""
+    @asynccontextmanager
+    async def turn(self, size: int) -> AsyncIterator[None]:
+        """Wait for a turn to decode `size` bytes. Long bodies may take a quarter of the event loop's time."""
         if size <= _QUICK_BYTES:
-            return work()
+            yield
+            return
         async with self._turn:
             start = time.monotonic()
             try:
-                return work()
+                yield
             finally:
                 await asyncio.sleep(3 * (time.monotonic() - start))
 
@@ -201,7 +202,8 @@ async def read_fields(
             async with asyncio.timeout(seconds):
                 if kind == MULTIPART:
                     kinds = _header(scope, "content-type")
-                    form = await decode_multipart(kinds, chunks, most_fields, settings.max_body_bytes)
+                    async with aclosing(_in_turns(chunks, memory)) as turns:
+                        form = await decode_multipart(kinds, turns, most_fields, settings.max_body_bytes)
                 else:
                     body = b"".join([chunk async for chunk in chunks])
         except TimeoutError:
@@ -211,13 +213,18 @@ async def read_fields(
             refused.closes = refused.closes or not has_short_body(scope)
             raise
 
-        def decode() -> Fields:
+        async with memory.turn(len(body) + len(query)):
             if kind == "application/json" or kind.endswith("+json"):
                 return Fields(decode_json(body, most_fields), is_json=True)
             pairs = decode_urlencoded(query, most_fields) + form
             return Fields(group_by_name(pairs + decode_urlencoded(body, most_fields) if kind == URLENCODED else pairs))
 
-        return await memory.decode(len(body) + len(query), decode)
+
+async def _in_turns(chunks: AsyncGenerator[bytes, None], memory: BodyMemory) -> AsyncGenerator[bytes, None]:
+    """The chunks, each of which is decoded before the next one is requested."""
+    async for chunk in chunks:
+        async with memory.turn(len(chunk)):
+            yield chunk
 
 
 def content_type(scope: Scope) -> str:

@@ -89,7 +89,7 @@ class Endpoint:
             return
         except Refused as refused:
             response = error_response(scope, refused)
-            if refused.status == 503:
+            if refused.status == 503 or refused.closes:
                 await asyncio.sleep(self._service.refusals.pause())
             if refused.closes:
                 await _send_and_linger(response, scope, receive, send)

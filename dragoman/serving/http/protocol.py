@@ -64,6 +64,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         self._wait_for_request()
         self._named_bytes = self._bytes_without_end = 0
         self._is_over = False
+        self._pieces: list[bytes] = []
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._start_timer(self.body_seconds)
@@ -136,11 +137,18 @@ class _TimedHttpProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._bytes_without_end = 0
-        super().on_body(body)
+        self._pieces.append(body)
+
+    def _hand_over_body(self) -> None:
+        """Add the pieces to the body at once. uvicorn would copy 64 KiB for each, which may be a single byte."""
+        if self._pieces:
+            super().on_body(b"".join(self._pieces))
+            self._pieces = []
 
     def on_message_complete(self) -> None:
         if self._asks_for_upgrade:
             return
+        self._hand_over_body()
         self._cancel_timer()
         self._bytes_without_end = 0
         super().on_message_complete()
@@ -159,6 +167,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
             self._parsed, self._unparsed = self._unparsed, memoryview(b"")
             super().data_received(self._parsed)  # type: ignore[arg-type]
         self._parsed = self._unparsed
+        self._hand_over_body()
         if self._bytes_without_end == before > _HEAD_BYTES and not self._is_over:
             self._refuse(431, _LONG_HEAD)
 
