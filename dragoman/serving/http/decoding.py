@@ -2,9 +2,8 @@
 
 The event loop decodes a body in one step, which blocks all other requests, and a thread would not help: Python's
 decoders hold the interpreter. So the bytes are counted first, and refused if decoding would take long, and long bodies
-take turns (`BodyMemory.turn`). The fields that
-`max_texts` and `max_chars` allow always pass, whatever characters they have. `benchmarks/serving_attack.py` measures
-the longest wait.
+take turns (`BodyMemory.turn`). The fields that `max_texts` and `max_chars` allow always pass, whatever characters they
+have. `benchmarks/serving_attack.py` measures the longest wait.
 """
 
 import json

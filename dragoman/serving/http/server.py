@@ -44,9 +44,7 @@ _NO_PLACE = Refused(503, "The server has too many connections. Try again later."
 # Longest time that a lane's thread holds the interpreter while the event loop waits for it, after each system call.
 _SWITCH_SECONDS = 0.0005
 
-
 Reload = Callable[[], Awaitable[None]]
-
 """Loads models and keys, and replaces those served. It raises an error if nothing was changed."""
 
 
