@@ -1,5 +1,7 @@
-"""How records display themselves: tables of text, and tables and whole pages in a notebook, without colours."""
+"""How records display themselves: JSON, tables of text, and tables and whole pages in a notebook, without colours."""
 
+import json
+import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +16,22 @@ def ipython_shell() -> Any:
     """The shell of IPython that runs this code, or None. In a notebook, it has a `kernel`."""
     ipython = sys.modules.get("IPython")
     return None if ipython is None else ipython.get_ipython()
+
+
+def json_text(content: Any) -> str:
+    """JSON on one line. A number that is not finite becomes null, because JSON has none of them."""
+    try:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(content), ensure_ascii=False, allow_nan=False)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [*map(_finite, content)]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -36,7 +36,7 @@ class CheckpointError(ModelError):
 
 
 class SettingsWarning(FutureWarning):
-    """A file or a flag has the old name of a setting."""
+    """A file or a flag has the old name of a setting, or a value that is limited."""
 
 
 class ResourceError(DragomanError):

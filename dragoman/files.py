@@ -11,11 +11,18 @@ import hashlib
 import json
 import os
 import shutil
+import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dragoman.errors import ConfigError, ModelError, ResourceError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 MANIFEST = "manifest.json"
 TEMPORARY_PREFIX = ".writing-"
@@ -37,6 +44,20 @@ def sha256_of(path: Path) -> str:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def read_regular_file(path: Path, most_bytes: int) -> bytes:
+    """The content of a file of a folder that another person may have made.
+
+    Raises OSError for a device, a pipe, or a file of more than `most_bytes` bytes.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EINVAL, f"it has more than {most_bytes} bytes", str(path))
+    return content
 
 
 def check_target(path: Path, name: str, example: str) -> None:
@@ -251,6 +272,68 @@ def _is_another_process(number: str) -> bool:
     return True
 
 
+class TemporaryFolder:
+    """A private folder for temporary files, which is removed at `close` or when the process ends.
+
+    After a process that was killed, the next process that makes a `TemporaryFolder` with the same prefix removes its
+    folder. A living process holds a lock on its folder, where the system has such locks.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix, self._lock = prefix, -1
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+            with contextlib.suppress(OSError):
+                lock = _lock_folder(path)
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)
+
+    def open(self) -> Path:
+        """The folder. It is made if there is none yet, or if a cleaner of temporary folders removed it."""
+        while self._folder is None or not self._is_there(Path(self._folder.name)):
+            self.close()
+            self._folder = tempfile.TemporaryDirectory(prefix=self._prefix, ignore_cleanup_errors=True)
+            try:
+                self._lock = _lock_folder(Path(self._folder.name))
+            except BlockingIOError:  # another process has taken it for abandoned
+                self.close()
+            except OSError:  # no locks here
+                break
+        return Path(self._folder.name)
+
+    def _is_there(self, path: Path) -> bool:
+        """Whether the folder is still the one that was made: another user may have taken its name."""
+        with contextlib.suppress(OSError):
+            return path.is_dir() if self._lock < 0 else os.path.samestat(os.fstat(self._lock), path.lstat())
+        return False
+
+    def close(self) -> None:
+        """Remove the folder with its files."""
+        if self._folder is not None:
+            self._folder.cleanup()
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._folder, self._lock = None, -1
+
+
+def _lock_folder(path: Path) -> int:
+    """A descriptor that locks a folder of this user. Raises BlockingIOError if another process has locked it.
+
+    Raises another OSError if the folder is gone, a link or of another user, or if the file system has no locks.
+    """
+    if fcntl is None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(descriptor).st_uid != os.getuid():
+            raise PermissionError
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def sibling_path(path: Path, ending: str) -> Path:
     """The path with `ending` after its name: ``demo-corpus`` for ``demo``. Works for ``.`` and ``..`` too."""
     named = path.resolve() if path.name in ("", "..") else path
@@ -329,9 +412,7 @@ def _read_manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
     """The bytes of the manifest, and its content without the hash."""
     path = folder / MANIFEST
     try:
-        if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_MANIFEST_BYTES):
-            raise ValueError
-        content = path.read_bytes()
+        content = read_regular_file(path, _MOST_MANIFEST_BYTES)
         manifest = json.loads(content.decode("utf-8"))
         stated = manifest.pop("sha256")
         files = manifest["files"]

@@ -131,6 +131,10 @@ def is_code(text: str) -> bool:
     return bool(_CODE.fullmatch(text) and language_code(text))
 
 
+_LONGEST_CODE = 8
+"""Letters of a language in a code (RFC 5646). The codes of clients may be longer, and must not fill the cache."""
+
+
 @lru_cache(maxsize=1 << 12)
 def _two_letters(language: str) -> str:
     """The code with two letters if one exists. Mandarin becomes Chinese."""
@@ -147,7 +151,7 @@ def _two_letters(language: str) -> str:
 def normalize_code(code: str) -> str:
     """The code in lower case, with hyphens and with two letters if possible: en-us for en_US and eng-US."""
     language, hyphen, region = code.strip().lower().replace("_", "-").partition("-")
-    return _two_letters(language) + hyphen + region
+    return (_two_letters(language) if len(language) <= _LONGEST_CODE else language) + hyphen + region
 
 
 def main_language(code: str) -> str:

@@ -1,7 +1,21 @@
 """Notes to the user on standard error."""
 
 import os
+import re
 import sys
+
+# The control characters of C0 and C1, except tab and line feed. A terminal obeys them: they could change other lines.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def has_controls(text: str) -> bool:
+    """Whether a text has characters that a terminal obeys."""
+    return _CONTROLS.search(text) is not None
+
+
+def escape_controls(text: str) -> str:
+    """The text with the characters that a terminal obeys written as in Python."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def say(message: str) -> None:
@@ -10,4 +24,4 @@ def say(message: str) -> None:
         return
     # On a terminal, the note replaces a progress line, which is drawn again below it.
     start = "\r\033[K" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{start}dragoman: {message}\n")
+    sys.stderr.write(f"{start}dragoman: {escape_controls(message)}\n")

@@ -160,9 +160,9 @@ def serving() -> Callable[..., Any]:
     from dragoman.serving.http.server import Server, bind_socket, url_of_socket
 
     @contextmanager
-    def running(service: Any, keys: Path | None = None) -> Iterator[str]:
+    def running(service: Any, keys: Path | None = None, **options: Any) -> Iterator[str]:
         ready, found = threading.Event(), bind_socket("127.0.0.1", 0)
-        server = Server(make_app(service, Keys(keys, 0)), service, ready.set)
+        server = Server(make_app(service, Keys(keys, 0), **options), service, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [found]})
         thread.start()
         assert ready.wait(60)

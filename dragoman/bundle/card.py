@@ -8,6 +8,7 @@ Versions differ in their fields. So a missing field has its default, and an unkn
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from dragoman.config.fields import quote_value
 from dragoman.errors import ModelError
+from dragoman.files import read_regular_file
+from dragoman.messages import has_controls
 from dragoman.records import Score
 from dragoman.text.charsets import replace_surrogates
 
@@ -101,7 +104,7 @@ class Card:
 
     def to_json(self) -> str:
         """The content of card.json."""
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     def to_markdown(self) -> str:
         """The content of card.md."""
@@ -145,14 +148,12 @@ def read_card(folder: Path) -> Card:
     path = folder / "card.json"
     if not path.exists():
         return Card()
-    if path.stat().st_size > _MOST_BYTES:
-        raise ModelError(
-            f"{path} is not a model card: it has more than {_MOST_BYTES} bytes. Copy or download the model again."
-        )
     hints = get_type_hints(Card)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular_file(path, _MOST_BYTES).decode("utf-8"))
         known = {name: _frozen(value) for name, value in content.items() if name in hints}
+    except OSError as error:
+        raise ModelError(f"{path} is not a model card: {error.strerror}. Copy or download the model again.") from None
     except (ValueError, AttributeError, RecursionError):
         raise ModelError(f"{path} is not a model card. Copy or download the model again.") from None
     for name, value in known.items():
@@ -164,7 +165,7 @@ def read_card(folder: Path) -> Card:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value has the type of a field of the card: valid Unicode text, a number, or rows of these."""
+    """Whether a value has the type of a field of the card: printable text, a finite number, or rows of these."""
     if get_origin(hint) is tuple:
         kinds = get_args(hint)
         if not isinstance(value, tuple):
@@ -173,8 +174,8 @@ def _fits(value: Any, hint: Any) -> bool:
             return all(_fits(item, kinds[0]) for item in value)
         return len(value) == len(kinds) and all(map(_fits, value, kinds))
     if hint is str:
-        return isinstance(value, str) and value == replace_surrogates(value)
-    return type(value) is int or (hint is float and type(value) is float)
+        return isinstance(value, str) and value == replace_surrogates(value) and not has_controls(value)
+    return type(value) is int or (hint is float and type(value) is float and math.isfinite(value))
 
 
 def _frozen(value: Any) -> Any:

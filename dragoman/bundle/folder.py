@@ -32,10 +32,11 @@ from dragoman.bundle.weights import (
     stored_precision,
 )
 from dragoman.config import Config, config_from_dict, dump_config
+from dragoman.config.checking import limit_folder
 from dragoman.config.fields import quote_value
-from dragoman.config.toml import parse_toml, toml_bytes
+from dragoman.config.toml import MOST_TOML_BYTES, parse_toml
 from dragoman.errors import ConfigError, ModelError
-from dragoman.files import VerifiedFolder, verify_folder, write_folder
+from dragoman.files import VerifiedFolder, read_regular_file, verify_folder, write_folder
 from dragoman.model.shapes import Arrays, Shapes
 from dragoman.version import __version__
 
@@ -159,16 +160,16 @@ def read_settings(folder: Path) -> Config:
     """
     path = folder / _CONFIG
     try:
-        return _settings_in(toml_bytes(path), path)
+        return _settings_in(read_regular_file(path, MOST_TOML_BYTES), path)
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error}.") from None
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from None
     except ConfigError as error:
         raise ModelError(str(error)) from None
 
 
 def _settings_in(content: bytes, path: Path) -> Config:
     try:
-        return config_from_dict(parse_toml(content, str(path)), str(path))
+        return limit_folder(config_from_dict(parse_toml(content, str(path)), str(path)), str(path))
     except ValueError as error:
         raise ModelError(f"{path} cannot be read: {error}.") from None
     except ConfigError as error:

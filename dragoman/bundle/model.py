@@ -34,7 +34,7 @@ from dragoman.bundle.weights import (
 from dragoman.config import Config, ModelSettings
 from dragoman.devices.precision import choose_device
 from dragoman.devices.threads import keep_freed_memory, return_freed_memory
-from dragoman.errors import ModelError, require_torch
+from dragoman.errors import ModelError, ResourceError, require_torch
 from dragoman.files import write_folder
 from dragoman.messages import say
 from dragoman.model.shapes import Arrays, parameter_shapes
@@ -243,7 +243,12 @@ class Model:
         path = folder / WEIGHTS
         check_file_size(path, shapes)
         # The weights are hashed from the content that is parsed, so that a large file is read only once.
-        arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
+        try:
+            arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
+        except MemoryError:
+            size = f"{checked.manifest['files'][WEIGHTS]['bytes']:,}"
+            words = f"{path} has {size} bytes, which do not fit into memory. Use a smaller model."
+            raise ResourceError(words) from None
         card = read_card(folder)
         open_folder(folder)  # nothing changed while the other files were read
         read_again = partial(_read_again, folder.absolute(), checked.fingerprint)

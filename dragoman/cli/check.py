@@ -1,11 +1,11 @@
 """``dragoman check``: examine a corpus before you train on it."""
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
+from dragoman.display import json_text
 from dragoman.errors import ConfigError
 from dragoman.workflows.corpus import CorpusFiles, check_files
 from dragoman.workflows.progress import QUIET, TerminalProgress
@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     examination = check_files(files, TerminalProgress() if sys.stderr.isatty() else QUIET)
     if options.json:
-        print(json.dumps(asdict(examination), ensure_ascii=False))
+        print(json_text(asdict(examination)))
     else:
         print(examination)
     return _WRONG if examination.serious else 0

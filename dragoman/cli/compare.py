@@ -1,7 +1,6 @@
 """``dragoman compare``: compare two models, or two files of translations, on one test, with significance tests."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -9,7 +8,7 @@ from dataclasses import asdict
 from dragoman.cli.arguments import ArgumentParser, file_name, layout_from
 from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, test_files
 from dragoman.cli.models import model_request
-from dragoman.display import text_table
+from dragoman.display import json_text, text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
 from dragoman.kernels.compiling import announce_compiling
@@ -40,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
         say(f"warning: {warning}")
     if options.json:
         names = {"a": options.a, "b": options.b, "verdict": comparison.verdict}
-        print(json.dumps({**names, **asdict(comparison)}, ensure_ascii=False))
+        print(json_text({**names, **asdict(comparison)}))
     else:
         sys.stdout.writelines(f"{line}\n" for line in _page(comparison, options))
     return 0

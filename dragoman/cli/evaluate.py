@@ -1,12 +1,12 @@
 """``dragoman evaluate``: score a model on a test, or a file of translations, with BLEU, chrF and TER."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
 from dragoman.cli.models import add_model_flags, model_request
+from dragoman.display import json_text
 from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
@@ -96,6 +96,6 @@ def _print(report: EvaluationReport, as_json: bool) -> None:
         content = asdict(report.whole)
         content |= {"without_leaks": asdict(report.without_leaks)} if report.without_leaks else {}
         content |= {"checklist": [asdict(each) for each in report.checklist]} if report.checklist else {}
-        print(json.dumps(content, ensure_ascii=False))
+        print(json_text(content))
         return
     print(report)

@@ -16,7 +16,7 @@ from dragoman.config.fields import did_you_mean
 from dragoman.errors import ConfigError, DataError, DragomanError, SettingsWarning, needs_train_extra
 from dragoman.interrupts import EXIT_CODE as INTERRUPTED
 from dragoman.interrupts import interrupts
-from dragoman.messages import say
+from dragoman.messages import escape_controls, say
 from dragoman.version import __version__
 
 VERB_GROUPS: dict[str, dict[str, str]] = {
@@ -57,18 +57,26 @@ called.
 """
 VERBS: dict[str, str] = {verb: text for verbs in VERB_GROUPS.values() for verb, text in verbs.items()}
 
+_MEMORY_ADVICE = {
+    "train": "Lower `train.micro_batch_tokens`, which only changes random numbers of dropout. Or use a smaller model.",
+    **dict.fromkeys(
+        ("translate", "evaluate", "compare", "serve"),
+        "Lower `inference.batch_tokens`, which changes no result. Or use a smaller model.",
+    ),
+}
 USER_ERROR = 2
 PIPE_CLOSED = 141
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `argv` is without the name of the program."""
+    given = list(sys.argv[1:] if argv is None else argv)
     try:
         _check_streams()
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
         with _warnings_as_notes():
-            code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+            code = _dispatch(given)
         sys.stdout.flush()
         return code
     except SystemExit as end:
@@ -84,7 +92,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     except DragomanError as error:
         return _complain(str(error))
     except (OSError, MemoryError, RuntimeError) as error:
-        line = _user_error(error)
+        line = _user_error(error, given[0] if given else "")
         if line is None:
             raise
         if isinstance(error, OSError):
@@ -157,7 +165,7 @@ def _dispatch(arguments: list[str]) -> int:
     return code
 
 
-def _user_error(error: OSError | MemoryError | RuntimeError) -> str | None:
+def _user_error(error: OSError | MemoryError | RuntimeError, verb: str) -> str | None:
     """The message for an error of disk or memory, or None for a bug of ours."""
     if isinstance(error, OSError):
         where = f" for {error.filename}" if error.filename else ""
@@ -169,10 +177,7 @@ def _user_error(error: OSError | MemoryError | RuntimeError) -> str | None:
         return said if error.strerror else None
     out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
     if isinstance(error, MemoryError) or out_of_memory:
-        return (
-            "out of memory. For training, lower `train.micro_batch_tokens`, which only changes the random numbers of "
-            "dropout. For translation, lower `inference.batch_tokens`, which changes no result. Or use a smaller model."
-        )
+        return f"out of memory. {_MEMORY_ADVICE.get(verb, 'Use a smaller model, or a computer with more memory.')}"
     return None
 
 
@@ -183,7 +188,7 @@ def _reports_errors() -> bool:
 
 def _complain(message: str) -> int:
     with suppress(OSError):  # the pipe or the terminal is closed
-        sys.stderr.write(f"dragoman: {' '.join(message.splitlines())}\n")
+        sys.stderr.write(f"dragoman: {escape_controls(' '.join(message.splitlines()))}\n")
         sys.stderr.flush()
     return USER_ERROR
 

@@ -1,12 +1,11 @@
 """``dragoman plan``: estimate time, memory and disk space of `train` from a few measured steps on this machine."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.train import add_data_flags, run_request
-from dragoman.training.run.log import finite_or_none
+from dragoman.display import json_text
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.progress import TerminalProgress
 
@@ -23,8 +22,7 @@ def run(arguments: Sequence[str]) -> int:
         return stop.exit_code
     if given.json:
         parts = {"rule": asdict(plan.recipe), "measured": asdict(plan.measured), "forecast": asdict(plan.forecast)}
-        found = {name: {key: finite_or_none(value) for key, value in part.items()} for name, part in parts.items()}
-        print(json.dumps(asdict(plan.size) | found))
+        print(json_text(asdict(plan.size) | parts))
     else:
         print(plan)
     return 0

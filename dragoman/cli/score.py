@@ -1,6 +1,5 @@
 """``dragoman score``: log-probabilities of given translations, per sentence and per token."""
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -9,6 +8,7 @@ from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
 from dragoman.cli.evaluate import add_test_flags, test_files
 from dragoman.cli.models import add_model_flags, model_request
 from dragoman.config import SETTINGS, WITHOUT_SAMPLING
+from dragoman.display import json_text
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.records import PairScore
 from dragoman.text.corpus.splitting import chunks
@@ -61,4 +61,4 @@ def _line(score: PairScore) -> str:
 
 
 def _json_line(score: PairScore) -> str:
-    return json.dumps(asdict(score), ensure_ascii=False)
+    return json_text(asdict(score))

@@ -1,12 +1,11 @@
 """``dragoman summary CONFIG|MODEL``: list all parameters, compare their number with the formula, print the card."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
 from dragoman.config.settings import MOST_ENTRIES
-from dragoman.display import shape_text
+from dragoman.display import json_text, shape_text
 from dragoman.messages import say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.workflows.inspection import ModelSummary, SummaryRequest, summarize_model
@@ -53,7 +52,7 @@ def _print(summary: ModelSummary, as_json: bool) -> None:
     rows, total, formula = summary.rows, summary.total, summary.formula
     if as_json:
         facts = {"tensors": [asdict(row) for row in rows], "total": total, "formula": formula}
-        print(json.dumps({**facts, "model": asdict(summary.config.model)}))
+        print(json_text({**facts, "model": asdict(summary.config.model)}))
         return
     width = max(len(row.name) for row in rows)
     for row in rows:

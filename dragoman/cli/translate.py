@@ -1,7 +1,6 @@
 """``dragoman translate``: translate text line by line, or whole HTML and subtitle files."""
 
 import argparse
-import json
 import os
 import stat
 import sys
@@ -21,6 +20,7 @@ from dragoman.cli.translation.formats import PAIRS
 from dragoman.cli.translation.notes import Notes
 from dragoman.cli.translation.sources import InputLines, open_source, wait_for_input
 from dragoman.cli.translation.streaming import LINE_BREAK, stream_lines
+from dragoman.display import json_text
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file
@@ -276,7 +276,7 @@ def json_line(translation: Translation) -> str:
     rest |= {"lost": translation.lost, "candidates": candidates}
     if translation.alignment is not None:
         rest["alignment"] = translation.alignment
-    return json.dumps({"src": translation.src, **best, **rest}, ensure_ascii=False)
+    return json_text({"src": translation.src, **best, **rest})
 
 
 def _candidate(fields: dict[str, Any]) -> dict[str, Any]:

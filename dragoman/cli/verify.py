@@ -3,13 +3,13 @@
 Exit code 0: no difference; 2: a difference or a user error; 3: resuming could not be verified.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, path_name, whole_number
+from dragoman.display import json_text
 from dragoman.errors import DragomanError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         facts |= {"reference": found.reference}
         facts |= {"holds": holds and (None if problem else True), "checks": [asdict(check) for check in found.checks]}
         facts |= {"resume": asdict(resume) if resume else None} | ({"not_verified": str(problem)} if problem else {})
-        print(json.dumps(facts, ensure_ascii=False))
+        print(json_text(facts))
     elif resume:
         sys.stdout.writelines(f"{line}\n" for line in _resume_verdict(resume))
     if problem:

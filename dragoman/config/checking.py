@@ -1,12 +1,24 @@
 """Rules between settings. Each error names the settings, their values, and what to set instead."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from dragoman.config.settings import CORPORA, Config, DataSettings, ModelSettings
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, SettingsWarning
 
 Label = Callable[[str], str]
 
+_MOST_OF_FOLDER = {
+    ("data", "max_tokens"): 2048,
+    ("inference", "max_extra_tokens"): 500,
+    ("inference", "min_tokens"): 500,
+    ("inference", "beam_size"): 64,
+    ("inference", "n_best"): 64,
+    ("inference", "mbr_samples"): 256,
+    ("inference", "batch_tokens"): 1 << 16,
+}
 _AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
 
 
@@ -22,6 +34,24 @@ def check_shape(model: ModelSettings, label: Label = "`{}`".format) -> None:
     """Raise ConfigError for a shape that no model can have. Trained models are checked too."""
     for problem in _shape(model, label):
         raise ConfigError(problem)
+
+
+def limit_folder(config: Config, origin: str) -> Config:
+    """The settings of a model folder, at most those with which a sentence takes seconds.
+
+    Warns for each setting that is lowered. The user may set higher values.
+    """
+    tables: dict[str, Any] = {}
+    for (table, name), most in _MOST_OF_FOLDER.items():
+        settings = tables.get(table, getattr(config, table))
+        if (value := getattr(settings, name)) > most:
+            warnings.warn(
+                f"`{table}.{name}` in {origin} is {value}, more than a model folder may set, so it is {most}.",
+                SettingsWarning,
+                stacklevel=1,
+            )
+            tables[table] = replace(settings, **{name: most})
+    return replace(config, **tables)
 
 
 def check_vocabularies(model: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> None:

@@ -53,7 +53,9 @@ def num_cpu_threads() -> int:
 
 
 def _imported_torch() -> Any:
-    return sys.modules.get("torch")
+    """The module, or None if it is not imported yet, or another thread is still importing it."""
+    torch = sys.modules.get("torch")
+    return torch if hasattr(torch, "set_num_threads") else None
 
 
 def _default_num_threads() -> int:

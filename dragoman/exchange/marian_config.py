@@ -23,6 +23,7 @@ from typing import Any
 from dragoman.config import SETTINGS, InferenceSettings, ModelSettings
 from dragoman.config.fields import quote_value
 from dragoman.errors import ConfigError, ModelError
+from dragoman.files import read_regular_file
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
 # Vocabularies are read with the same limit. OPUS-MT's have about 60,000 entries and 1 MB.
@@ -154,9 +155,7 @@ def read_marian_config(folder: Path) -> MarianConfig:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file that holds a table. Raises ModelError if it is missing or invalid."""
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise ModelError(f"{path} has more than {MAX_JSON_BYTES:,} bytes. Check where the model comes from.")
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_regular_file(path, MAX_JSON_BYTES))
     except FileNotFoundError:
         raise ModelError(
             f"{path} is missing. Name the complete folder of a Marian model in Hugging Face format, or its hub name."

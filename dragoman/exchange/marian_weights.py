@@ -57,9 +57,9 @@ class TensorFile(Protocol):
 
 def open_tensors(folder: Path) -> TensorFile:
     """Open the weights of a folder, safetensors before pickle. Raises ModelError if they are missing or invalid."""
-    if (folder / SAFETENSORS).exists():
+    if (folder / SAFETENSORS).is_file():
         return _Safetensors(folder / SAFETENSORS)
-    if (folder / PICKLED).exists():
+    if (folder / PICKLED).is_file():
         return _Pickled(folder / PICKLED)
     raise ModelError(
         f"{folder} has neither {SAFETENSORS} nor {PICKLED}. Name the complete folder of a model in Hugging Face format."

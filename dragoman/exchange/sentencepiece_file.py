@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.errors import ModelError
+from dragoman.files import read_regular_file
 from dragoman.text.tokenization.pipelines import byte_token
 from dragoman.text.tokenization.sentencepiece import PieceModel
 
@@ -46,10 +47,7 @@ _ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {_UNIGRAM: "unigram", _BPE: 
 def read_spm(path: Path) -> PieceModel:
     """Read the model in a .spm file. Raises ModelError if it is damaged or uses an unsupported feature."""
     try:
-        if (size := path.stat().st_size) > MAX_FILE_BYTES:
-            problem = f"{path} has {size:,} bytes, too many for a SentencePiece model. Check where it comes from."
-            raise ModelError(problem)
-        model, problem = _model(path.read_bytes())
+        model, problem = _model(read_regular_file(path, MAX_FILE_BYTES))
     except FileNotFoundError:
         raise ModelError(
             f"{path} is missing. Name the complete folder of a Marian model in Hugging Face format."

@@ -9,6 +9,7 @@ each step, and `force` runs given translations through the decoder. All work on 
 `Engines` chooses one for the settings of each call. Only the second imports torch.
 """
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -62,6 +63,7 @@ class CompiledEngine:
     """
 
     def __init__(self, weights: Weights, precision: str, max_length: int | None = None) -> None:
+        self._model = weights
         self._max_length = weights.max_positions if max_length is None else max_length
         self._weights = convert_once(weights, precision)
 
@@ -172,8 +174,12 @@ def reason_for_tensors(models: Sequence[Weights], precision: str, settings: Infe
 
 
 def convert_once(weights: Weights, precision: str) -> "Converted[CompiledWeights]":
-    """A model's weights for machine code, shared by all engines of this model."""
-    return weights.converted.setdefault(precision, Converted(weights, partial(compile_weights, weights, precision)))  # type: ignore[no-any-return]
+    """A model's weights for machine code, shared by all engines of this model.
+
+    They do not keep the model alive, so that its memory is free as soon as nobody uses it.
+    """
+    weak: Weights = weakref.proxy(weights)
+    return weights.converted.setdefault(precision, Converted(weak, partial(compile_weights, weak, precision)))  # type: ignore[no-any-return]
 
 
 def compile_weights(weights: Weights, precision: str) -> "CompiledWeights":

@@ -14,7 +14,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from dragoman.files import user_cache_folder
-from dragoman.kernels.compiling import CODE_FOLDER, TRAINING_SOURCES, hash_of_sources, keep_code
+from dragoman.kernels.compiling import CODE_FOLDER, TRAINING_SOURCES, hash_of_sources, keep_code, read_code
 from dragoman.kernels.jit import Function, jit_compile
 
 
@@ -40,7 +40,7 @@ class _Cache(caching.NullCache):  # type: ignore[misc]
         target_context.refresh()
         with suppress(Exception):  # there is no file, or it is damaged and will be replaced
             # The folder is the user's own. What is in it can run as that user, as with numba's cache and .pyc files.
-            content = self._path(sig, target_context.codegen()).read_bytes()
+            content = read_code(self._path(sig, target_context.codegen()))
             return CompileResult._rebuild(target_context, *pickle.loads(content))
         return None
 

@@ -5,6 +5,7 @@ once, by a process of its own (`inference/compiled/build.py`), because that take
 """
 
 import ctypes
+import errno
 import hashlib
 import importlib.util
 import os
@@ -104,14 +105,34 @@ def compile_search(precision: str, target: Target) -> bytes:
 
     path = user_cache_folder(CODE_FOLDER) / f"{file_stem(precision, target)}-numba{version('numba')}.o"
     with suppress(OSError):
-        return path.read_bytes()
+        return read_code(path)
     with _only_one_process(path.with_suffix(".lock")):
         with suppress(OSError):
-            return path.read_bytes()
+            return read_code(path)
         _tell()
         code = _compile_in_a_process(precision, target)
         keep_code(path, code)
     return code
+
+
+def read_code(path: Path) -> bytes:
+    """The content of a file of the cache folder, which can run as this user.
+
+    Raises OSError if it is missing or a link, or if another user than root could have written to it or its folder.
+    """
+    with open(path, "rb", opener=_open_no_link) as stream:
+        for facts in (os.stat(path.parent), os.fstat(stream.fileno())):
+            if hasattr(os, "getuid") and (facts.st_uid not in (0, os.getuid()) or facts.st_mode & 0o022):
+                raise PermissionError(errno.EPERM, "other users can write to it", str(path))
+        return stream.read()
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o600)
+
+
+def _keep_others_from_writing(path: Path) -> None:
+    path.chmod(path.stat().st_mode & 0o7755)
 
 
 def keep_code(path: Path, code: bytes) -> None:
@@ -119,7 +140,9 @@ def keep_code(path: Path, code: bytes) -> None:
     problem = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _keep_others_from_writing(path.parent)
         write_file(path, code)
+        _keep_others_from_writing(path)
     except (OSError, ResourceError) as error:
         cause = error.__cause__ if isinstance(error, ResourceError) else error
         problem = f"{path} could not be written: {getattr(cause, 'strerror', None) or error}."
@@ -160,7 +183,7 @@ def _only_one_process(path: Path) -> Iterator[None]:
     try:
         import fcntl
 
-        stream = path.open("w")
+        stream = open(path, "a", opener=_open_no_link)  # noqa: SIM115 (closed below)
     except (ImportError, OSError):
         yield
         return

@@ -3,9 +3,11 @@
 `cli/serve.py` builds a `Service`, wraps it with `make_app`, and runs both with `http/server.py`. A request takes this
 way:
 
-1. `http/server.py` and `http/protocol.py`: uvicorn's socket and connections, with time limits.
-2. `http/endpoint.py`: `Middleware` refuses short requests early if the queue is full. `Endpoint` reads the body
-   (`http/bodies.py`) and checks the key (`http/keys.py`).
+1. `http/server.py`, `http/connections.py` and `http/protocol.py`: uvicorn's server and connections, with limits of
+   number and time.
+2. `http/forwarding.py`: finds the client behind a proxy. `http/middleware.py`: refuses short requests early if the
+   queue is full, and logs each request. `http/endpoint.py`: reads the body (`http/bodies.py`) and checks the key
+   (`http/keys.py`).
 3. `apis/`: one handler per path, chosen in `app.py`, makes a `TranslationRequest` of the fields.
 4. `service.py`: splits each text into parts (`documents.py`), detects its language if needed (`detection.py`), and
    finds the models (`models.py`).
@@ -18,9 +20,10 @@ Files (`files.py`) use the same batcher, in the background and without a deadlin
 |---|---|
 | main | the event loop: everything that is not below |
 | translate, one per lane | batches through the models, each on one core |
-| files, one | reading, joining and writing uploaded files |
+| files, one per client | reading, joining and writing uploaded files |
 | inspect, one | inspections of a translation |
-| asyncio's default pool | splitting and detecting long texts, loading the detector |
+| split, one | splitting and detecting long texts, in turns of 10,000 characters |
+| asyncio's default pool | loading the detector |
 
 Queues and limits are only changed in the event loop, so they need no locks.
 """

@@ -17,15 +17,18 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from dragoman.errors import ConfigError
 from dragoman.serving.apis import deepl, libretranslate, native_api
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
-from dragoman.serving.http.endpoint import Endpoint, Handler, Middleware, SortedJsonResponse, error_response, is_deepl
+from dragoman.serving.http.endpoint import Endpoint, Handler, SortedJsonResponse, error_response, is_deepl
+from dragoman.serving.http.forwarding import BASE_URL, DIRECT, Deployment, Forwarding
 from dragoman.serving.http.keys import Keys
+from dragoman.serving.http.middleware import Middleware
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.pages import DOCS_FILES, docs_page, openapi_document, page_files
 from dragoman.serving.service import Service
@@ -36,7 +39,7 @@ _FORM_BYTES = 1 << 16
 _WHERE_TO_LOOK = "/docs lists every path."
 
 
-def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
+def make_app(service: Service, keys: Keys, with_page: bool = True, deployment: Deployment = DIRECT) -> ASGIApp:
     """Build the ASGI application of a service. Its lifespan starts and closes the service.
 
     Parameters
@@ -47,6 +50,8 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
         The API keys and the rate limit.
     with_page
         Whether to serve the translation page at ``/``.
+    deployment
+        How clients reach the server. Raises ConfigError if its prefix is the start of a path of the server.
     """
     files = FileTranslations(service)
 
@@ -63,11 +68,16 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
 
     work = _work_routes(service, files, keys)
     routes = [*work, *_info_routes(service, files, keys), *_page_routes(service, with_page)]
+    if prefix := deployment.prefix:
+        if any(route.path.startswith(f"{prefix}/") for route in routes):
+            raise ConfigError(f"`--url-prefix` must not be {prefix}, because the server has other paths there.")
+        slash = RedirectResponse(f"{prefix.rpartition('/')[2]}/", 308)  # relative, whatever the proxy has in front
+        routes += _routes(service, {prefix: partial(_return_file, slash)}, ["GET"])
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse_address})
     app.router.redirect_slashes = False  # the redirect would name a wrong address behind a proxy
     all_paths, work_paths = (frozenset(route.path for route in some) for some in (routes, work))
     # Detection needs a key like work, but no lane, so a full queue does not refuse it.
-    return Middleware(app, service, all_paths, work_paths - {"/detect"})
+    return Forwarding(Middleware(app, service, all_paths, work_paths - {"/detect"}, deployment), deployment)
 
 
 def _routes(service: Service, handlers: Mapping[str, Handler], methods: list[str], **options: Any) -> list[Route]:
@@ -81,13 +91,13 @@ def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
     texts: dict[str, Handler] = {
         "/translate": lambda _, fields: libretranslate.post_translate(service, fields),
         "/v1/translate": lambda _, fields: native_api.post_v1_translate(service, fields),
-        "/v2/translate": lambda _, fields: deepl.post_v2_translate(service, fields),
         "/inspect": lambda _, fields: native_api.post_inspect(service, fields),
     }
+    deepl_texts: dict[str, Handler] = {"/v2/translate": lambda _, fields: deepl.post_v2_translate(service, fields)}
     detection: dict[str, Handler] = {"/detect": lambda _, fields: libretranslate.post_detect(service, fields)}
     uploads: dict[str, Handler] = {
         "/translate_file": lambda request, fields: libretranslate.post_translate_file(
-            service, files, fields, keys.client(request.scope, fields), _base_url(request)
+            service, files, fields, keys.client(request.scope, fields), request.scope[BASE_URL]
         ),
         "/v1/files": lambda request, fields: native_api.post_v1_files(
             service, files, fields, keys.client(request.scope, fields)
@@ -98,8 +108,9 @@ def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
     return [
         *_routes(service, look, ["GET"], keys=keys, is_work=True),
         *_routes(service, texts, ["POST"], most_bytes=text_bytes, keys=keys, is_work=True),
+        *_routes(service, deepl_texts, ["GET", "POST"], most_bytes=text_bytes, keys=keys, is_work=True),
         *_routes(service, detection, ["POST"], most_bytes=text_bytes, keys=keys),
-        *_routes(service, uploads, ["POST"], most_bytes=upload_bytes, keys=keys, is_work=True),
+        *_routes(service, uploads, ["POST"], most_bytes=upload_bytes, keys=keys, is_work=True, needs_form=True),
     ]
 
 
@@ -161,18 +172,13 @@ def _file_status(files: FileTranslations, request: Request) -> dict[str, Any]:
 def _page_routes(service: Service, with_page: bool) -> list[Route]:
     """Routes of the documentation and, unless it is off, of the translation page. They need no key."""
     answers: dict[str, Handler] = {
-        "/docs": lambda request, fields: docs_page(_base_url(request), with_page),
-        "/openapi.json": lambda _, fields: openapi_document(),
+        "/docs": lambda request, fields: docs_page(request.scope[BASE_URL], with_page),
+        "/openapi.json": lambda request, fields: openapi_document() | {"servers": [{"url": request.scope[BASE_URL]}]},
     }
     for path, answer in page_files().items():
         if with_page or path in DOCS_FILES:
             answers[path] = partial(_return_file, answer)
     return _routes(service, answers, ["GET"])
-
-
-def _base_url(request: Request) -> str:
-    """The server's address in the form the client used."""
-    return str(request.base_url).rstrip("/")
 
 
 def _return_file(answer: Response, request: Request, fields: Fields) -> Response:

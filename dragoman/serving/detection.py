@@ -31,12 +31,14 @@ class Detector:
 
     Attributes
     ----------
+    languages
+        The codes of the served languages.
     is_loaded
         Whether the library's model is in memory.
     """
 
-    def __init__(self, languages: Sequence[str]) -> None:
-        self._languages = list(languages)
+    def __init__(self, languages: Sequence[str] = ()) -> None:
+        self.languages = languages
         self.is_loaded = False
 
     def load(self) -> None:
@@ -50,7 +52,7 @@ class Detector:
         If the text is clearly in another language, that language comes first. Confidence is 0 for a text without
         letters, and for languages that the library does not support.
         """
-        codes = self._languages if among is None else among
+        codes = self.languages if among is None else among
         labels = {code: detector_code(code) for code in codes}
         letters = sum(map(str.isalpha, text))
         scores = language_scores(text) if letters else {}

@@ -8,21 +8,31 @@ result is a `Document`: parts for the batcher, and a function that puts their tr
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Literal
 
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import MarkupRules, read_markup
+from dragoman.text.documents.markup import MarkedPage, MarkupRules, read_markup
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.documents.tags import tags_of
-from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
+from dragoman.text.tokenization.sentence_splitting import (
+    Segment,
+    cut_at,
+    find_all,
+    join_segments,
+    sentence_ends,
+    split_to_fit,
+)
 
 TextKind = Literal["text", "html", "xml", "xml-lines", "subtitles"]
 Split = Literal["sentences", "lines", "none"]
 # Characters of one part. A longer text without sentence ends would keep other requests waiting.
 _LONGEST = 4_000
 _LINE_BREAKS = re.compile(r"((?:\r\n|\n|\r)\s*)")
+_LINE_END = re.compile(r"\r\n|[\r\n]")
+MARKERS = "comments, entities and tags inside of sentences"
 _LINE_TAG = "dragoman-line"
 _LINE_MARKER = f"<{_LINE_TAG}/>"
 
@@ -37,10 +47,13 @@ class Document:
         The parts in order, each with its markers. It is empty if nothing needs a translation.
     with_translations
         Builds the whole text from one translation per part, in the same order.
+    num_pieces
+        The parts, the stretches between them that stay unchanged, and their markers, which all take memory.
     """
 
     texts: list[MarkedText]
     with_translations: Callable[[Sequence[str]], str]
+    num_pieces: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +94,45 @@ class TextFormat:
             return _read_plain_text(text, self.split)
         if self.kind == "subtitles":
             subtitles = read_subtitles(text)
-            return Document(subtitles.texts, subtitles.with_translations)
+            return Document(subtitles.texts, subtitles.with_translations, len(subtitles.texts))
         # A text that contains the line tag itself is split there, but its line ends cannot be marked.
         own_tags = frozenset({_LINE_TAG} if self.kind == "xml-lines" else ())
         rules = MarkupRules(self.kind != "html", self.ignored_tags, self.splitting_tags | own_tags)
         if own_tags and _LINE_TAG not in text:
             marked = read_markup(_mark_line_ends(text), rules)
-            return Document(marked.texts, lambda found: marked.with_translations(found).replace(_LINE_MARKER, ""))
+            return Document(
+                marked.texts,
+                lambda found: marked.with_translations(found).replace(_LINE_MARKER, ""),
+                _num_pieces(marked),
+            )
         page = read_markup(text, rules)
-        return Document(page.texts, page.with_translations)
+        return Document(page.texts, page.with_translations, _num_pieces(page))
+
+    def measure(self, text: str) -> Iterator[tuple[str, int]]:
+        """What the parts of a text are called and how many characters they have, without making them.
+
+        A tag has no characters. `MARKERS` take more memory than other tags.
+        """
+        if self.kind == "text":
+            yield from (("lines and sentences", 0) for _ in _cut(text, self.split))
+        elif self.kind == "subtitles":
+            for line in cut_at(text, (match.end() for match in find_all(_LINE_END, text))):
+                yield "lines", len(line)
+                yield from repeat((MARKERS, 0), line.count("<") + line.count("&"))
+        else:
+            rules = MarkupRules(self.kind != "html")
+            for tag in tags_of(text, rules.xml):
+                if tag.kind == "text":
+                    yield "texts", len(tag.raw)
+                else:
+                    yield (MARKERS if rules.is_inline(tag.name) else "tags"), 0
 
 
 PLAIN_TEXT = TextFormat()
+
+
+def _num_pieces(page: MarkedPage) -> int:
+    return len(page.parts) + sum(len(text.markers) for text in page.texts)
 
 
 def _read_plain_text(text: str, split: Split) -> Document:
@@ -105,7 +145,7 @@ def _read_plain_text(text: str, split: Split) -> Document:
             texts[place] = translation
         return join_segments(parts, texts)
 
-    return Document([MarkedText(parts[place].text, ()) for place in places], whole)
+    return Document([MarkedText(parts[place].text, ()) for place in places], whole, len(parts))
 
 
 def _mark_line_ends(text: str) -> str:
@@ -114,16 +154,15 @@ def _mark_line_ends(text: str) -> str:
     return "".join(_LINE_BREAKS.sub(marked, tag.raw) if tag.kind == "text" else tag.raw for tag in tags_of(text, True))
 
 
+def _cut(text: str, split: Split) -> Iterator[str]:
+    """The lines or sentences of a text, each with the white space after it."""
+    lines = [text] if split == "none" else cut_at(text, (match.end() for match in find_all(_LINE_BREAKS, text)))
+    return (one for line in lines for one in (cut_at(line, sentence_ends(line)) if split == "sentences" else [line]))
+
+
 def _segments(text: str, split: Split) -> list[Segment]:
     """Parts with the white space after each. White space in front of a part is a part without text."""
-    if split == "none":
-        pieces = [text]
-    else:
-        lines = _LINE_BREAKS.split(text)
-        pieces = [line + space for line, space in zip(lines[::2], [*lines[1::2], ""], strict=True)]
-    if split == "sentences":
-        pieces = [sentence for line in pieces for sentence in split_sentences(line)]
-    pieces = [part.text + part.separator for piece in pieces for part in split_to_fit(piece, len, _LONGEST)]
+    pieces = (part.text + part.separator for piece in _cut(text, split) for part in split_to_fit(piece, len, _LONGEST))
     segments = []
     for piece in filter(None, pieces):
         core = piece.strip()

@@ -1,33 +1,36 @@
 """Translates files in the background, in batches shared with all other requests, and keeps them for download.
 
-Up to 4 files are translated at a time and the others wait. A client gets at most half of the places of either kind.
+Up to 4 files are translated at a time and the others wait. A client gets at most half of the places of either kind. If
+it has half of all files, the oldest translated one makes room for another.
 
 The handlers of ``/translate_file`` and ``/v1/files`` start a file and either wait for it or return its id, with which a
 client asks for its status and its download. A file passes through these states:
 
-- It waits: its text is in memory, in `FileJob.request`.
+- It waits: its text is in memory, in `FileJob.content`.
 - It is translated: `FileJob.task` is set. Up to 256 of its sentences at a time are in the queue of the batcher.
 - It is done, with the result in a file in the temporary folder, or it has an error. Both are dropped after half an
   hour. Earlier, a new file may take the place of one that was downloaded or failed.
 
-Everything runs in the event loop, except parsing, joining and writing, which run in one thread.
+Everything runs in the event loop, except parsing, joining and writing. Each client has one thread at a time for these,
+so that its files cannot delay those of others. The limits keep the memory for the files of a client near 200 MB.
 """
 
 import asyncio
 import contextlib
 import errno
 import logging
-import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dragoman.errors import DataError
+from dragoman.files import TemporaryFolder
+from dragoman.serving.documents import MARKERS, Document, TextFormat
 from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.models import BatchKey
 from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
@@ -37,8 +40,12 @@ from dragoman.text.documents.markup import update_declarations
 _Result = TypeVar("_Result")
 # Most characters in a paragraph: a text in translation cannot be interrupted.
 _LONGEST_TEXT = 100_000
-# Most tags or lines in a file: parsing more takes seconds and gigabytes, and slows down all requests.
-_MOST_PARTS = 400_000
+# Most characters between two tags, or in a line of subtitles: regular expressions keep the lock of Python meanwhile.
+_LONGEST_STRETCH = 3 * _LONGEST_TEXT
+# Most parts of each kind in a file. A part takes up to 250 bytes while the file is translated, a marker up to 700.
+_MOST_PARTS, _MOST_MARKERS = 400_000, 150_000
+# A client may have two files in translation if both are at most this large.
+_SMALL_FILE_BYTES = 250_000
 _log = logging.getLogger("dragoman.serving")
 # `_not_found` and the help of `max_files` name this time as half an hour.
 _KEPT_SECONDS = 1800.0
@@ -50,8 +57,6 @@ _SENTENCES_A_TURN = 256
 _MOST_WAITING = 8
 # Time that a stopping server leaves for downloading a file just translated.
 _FETCH_SECONDS = 5.0
-# Retry-After of refused files, in seconds.
-_AGAIN_SECONDS = 30
 
 
 @dataclass(eq=False, slots=True)
@@ -67,11 +72,17 @@ class FileJob:
     client
         The key or address that limits count by.
     request
-        The text and its options while the file waits, then None.
+        The options, with no text.
+    content
+        The text in UTF-8 while the file waits, then None: a string may take four times as much memory.
+    num_bytes
+        The size of the text.
+    turn
+        Held by the file of this client that uses a thread.
     ended
         Set when the file is done, has an error, or is cancelled.
     path
-        The translated file, once it is written.
+        The translated file, as soon as it is written to.
     done, total
         Sentences translated so far, and in all. With a pivot language, sentences of the second model are added to
         `total` when it starts.
@@ -79,15 +90,18 @@ class FileJob:
         The error to report.
     was_fetched
         Whether the file was downloaded at least once.
-    ended_at
-        When the translation ended, in seconds of `time.monotonic`.
+    started_at, ended_at
+        When the translation started and ended, in seconds of `time.monotonic`.
     """
 
     id: str
     name: str
     media_type: str
     client: bytes
-    request: TranslationRequest | None
+    request: TranslationRequest
+    content: bytes | None
+    num_bytes: int
+    turn: asyncio.Lock
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     path: Path | None = None
     status: Literal["translating", "done", "error"] = "translating"
@@ -96,12 +110,18 @@ class FileJob:
     refused: Refused | None = None
     task: asyncio.Task[None] | None = None
     was_fetched: bool = False
+    started_at: float = 0.0
     ended_at: float = 0.0
 
     @property
     def download_name(self) -> str:
         """LibreTranslate's name for the file, after an id that cannot be guessed."""
         return f"{self.id}.{self.name}"
+
+    @property
+    def num_places(self) -> int:
+        """The places of its client that the file takes in translation: all of them if it is large."""
+        return 1 if self.num_bytes <= _SMALL_FILE_BYTES else _half(_MAX_AT_ONCE)
 
     @property
     def waits(self) -> bool:
@@ -127,9 +147,9 @@ class FileTranslations:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = TemporaryFolder("dragoman-files-locked-")
         self._jobs: dict[str, FileJob] = {}
-        self._executor = ThreadPoolExecutor(1, "files")
+        self._executor = ThreadPoolExecutor(_MAX_AT_ONCE, "files")
         service.num_unfinished_files = self.num_unfinished
 
     def start(self, file: FileRequest, client: bytes) -> FileJob:
@@ -150,41 +170,67 @@ class FileTranslations:
         request = file.translation
         if request.source != AUTO:
             self._service.path(request.source, request.target)
-        self._check_limits(client, len(request.texts[0]))
-        job = FileJob(str(uuid.uuid4()), file.name, file.media_type, client, request)
+        content = request.texts[0].encode("utf-8", "surrogatepass")
+        self._check_limits(client, len(content))
+        self._service.count_characters(len(request.texts[0]))
+        turn = next((job.turn for job in self._jobs.values() if job.client == client), None) or asyncio.Lock()
+        options, number = replace(request, texts=()), str(uuid.uuid4())
+        job = FileJob(number, file.name, file.media_type, client, options, content, len(content), turn)
         self._jobs[job.id] = job
         self._start_next()
         return job
 
     def _check_limits(self, client: bytes, size: int) -> None:
-        """Raise Refused if there is no place for another file. Drops the oldest downloaded or failed file if needed."""
-        jobs = self._jobs.values()
-        settings = self._service.settings
-        most, most_chars = settings.max_files, _MOST_WAITING * settings.max_file_bytes
+        """Raise Refused if there is no place for another file, with the time until there may be one.
+
+        Drops a file if needed: the client's oldest translated file if it has half of all, or else the oldest downloaded
+        or failed one.
+        """
+        jobs, settings = list(self._jobs.values()), self._service.settings
+        most, most_bytes = settings.max_files, _MOST_WAITING * settings.max_file_bytes
         own = [job for job in jobs if job.client == client and job.is_pending]
-        if len(own) >= _half(most) or size + _chars(own) > max(size, _half(most_chars)):
-            raise Refused(
-                429,
-                f"{len(own)} of your files are unfinished or not downloaded. Download or cancel some.",
-                _AGAIN_SECONDS,
-            )
-        if len(jobs) >= most:
-            others = [job for job in jobs if not job.is_pending]
-            if not others:
-                raise Refused(503, "The server has too many files. Try again later.", _AGAIN_SECONDS)
-            self.drop(min(others, key=lambda job: job.ended_at))
-        if size + _chars(jobs) > max(size, most_chars):
-            raise Refused(503, "Too many files are waiting. Try again later.", _AGAIN_SECONDS)
+        too_much = size + _waiting_bytes(own) > max(size, _half(most_bytes))
+        if too_much or (len(own) >= _half(most) and not self._drop_oldest(own)):
+            words = f"{len(own)} of your files are unfinished or not downloaded. Download or cancel some."
+            raise Refused(429, words, self._seconds_left([job for job in own if job.is_unfinished]))
+        if len(self._jobs) >= most and not (
+            self._drop_oldest([job for job in jobs if not job.is_pending]) or self._drop_oldest(own)
+        ):
+            raise Refused(503, "The server has too many files. Try again later.", self._seconds_left(jobs))
+        if size + _waiting_bytes(jobs) > max(size, most_bytes):
+            waiting = [job for job in jobs if job.is_unfinished]
+            raise Refused(503, "Too many files are waiting. Try again later.", self._seconds_left(waiting))
+
+    def _drop_oldest(self, jobs: Sequence[FileJob]) -> bool:
+        """Drop the file that ended first. Returns whether there is one."""
+        ended = [job for job in jobs if not job.is_unfinished]
+        if ended:
+            self.drop(min(ended, key=lambda job: job.ended_at))
+        return bool(ended)
+
+    def _seconds_left(self, jobs: Sequence[FileJob]) -> float:
+        """Seconds until the first of these files is dropped, or until it is translated if none is: an estimate."""
+        now, seconds = time.monotonic(), self._service.batcher.throughput.seconds
+        if ended := [job.ended_at for job in jobs if not job.is_unfinished]:
+            return min(ended) + _KEPT_SECONDS - now
+        return min(
+            (now - job.started_at) * (job.total / job.done - 1) if job.done else seconds(job.num_bytes / 4)
+            for job in jobs
+        )
 
     def _start_next(self) -> None:
         """Fill the free places: first the clients with the fewest files in progress, then by time of arrival."""
         while True:
             running = [job for job in self._jobs.values() if job.task is not None and job.is_unfinished]
-            places = Counter(job.client for job in running)
-            waiting = [job for job in self._jobs.values() if job.waits and places[job.client] < _half(_MAX_AT_ONCE)]
+            places: Counter[bytes] = Counter()
+            for job in running:
+                places[job.client] += job.num_places
+            waiting = [job for job in self._jobs.values() if job.waits]
+            waiting = [job for job in waiting if places[job.client] + job.num_places <= _half(_MAX_AT_ONCE)]
             if len(running) >= _MAX_AT_ONCE or not waiting:
                 return
             job = min(waiting, key=lambda job: places[job.client])
+            job.started_at = time.monotonic()
             job.task = asyncio.create_task(self._run(job))
 
     async def wait_for(self, job: FileJob) -> None:
@@ -205,7 +251,7 @@ class FileTranslations:
         job = self.find(name)
         if job.refused:
             raise job.refused
-        if job.path is None:
+        if job.path is None or job.is_unfinished:
             raise Refused(503, f"The file is not ready: {job.done} of {job.total} sentences are translated.", 5)
         if not job.path.is_file():  # removed by a cleaner of temporary folders
             self.drop(job)
@@ -227,10 +273,8 @@ class FileTranslations:
         if job.is_unfinished:
             job.status, job.refused = "error", Refused(410, "The file was cancelled.")
             job.ended.set()
-        if job.path is not None:
-            with contextlib.suppress(OSError):
-                job.path.unlink()
         self._jobs.pop(job.id, None)
+        _remove(job)
         self._start_next()
 
     def num_unfinished(self) -> int:
@@ -249,15 +293,12 @@ class FileTranslations:
         for job in jobs:
             self.drop(job)
         self._executor.shutdown(wait=False, cancel_futures=True)
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._folder.close()
 
     async def _run(self, job: FileJob) -> None:
         """Translate a file and store the result, or the error that its client will receive."""
-        request, job.request = job.request, None
-        assert request is not None
         try:
-            job.path = await self._run_in_thread(self._write, job, await self._translate(job, request))
+            await self._run_in_thread(job, self._write, job, await self._translate(job))
             job.status = "done"
         except Refused as refused:
             job.status, job.refused = "error", refused
@@ -276,66 +317,83 @@ class FileTranslations:
         self._start_next()
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
 
-    async def _run_in_thread(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Run work in the one thread for files: parallel threads would not be faster and would slow all requests."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+    async def _run_in_thread(self, job: FileJob, work: Callable[..., _Result], *arguments: Any) -> _Result:
+        """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one."""
+        await job.turn.acquire()
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+        future.add_done_callback(lambda _: job.turn.release())
+        return await asyncio.shield(future)
 
-    async def _translate(self, job: FileJob, request: TranslationRequest) -> str:
+    async def _translate(self, job: FileJob) -> str:
         """The translated text. Raises DataError for a file that is too large in some way, and Refused."""
-        (text,) = request.texts
-        read = request.text_format.read
-        sign, name = ("\n", "lines") if request.text_format.kind == "text" else ("<", "tags")
-        if (count := text.count(sign)) > _MOST_PARTS:
-            raise DataError(f"the file may have at most {_MOST_PARTS} {name}, but has {count}. Send it in parts.")
-        document = await self._run_in_thread(read, text)
-        if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
-            raise DataError(
-                f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. "
-                "Split it with <p>, or into subtitle cues."
-            )
+        content, job.content, request = job.content, None, job.request
+        assert content is not None
+        text = content.decode("utf-8", "surrogatepass")
+        del content
+        document = await self._run_in_thread(job, _read_file, text, request.text_format)
         source = request.source
         if source == AUTO:
             sample = " ".join(one.text for one in document.texts[:100])
             source = (await self._service.detect_for(sample, request.target)).language
         for number, model in enumerate(self._service.path(source, request.target)):
-            document = await self._run_in_thread(read, text) if number else document
+            document = await self._run_in_thread(job, request.text_format.read, text) if number else document
+            text = ""  # it takes up to 40 MB
             job.total += len(document.texts)
             key, answers = BatchKey(model, request.batch_options), list[str]()
             while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
                 answers += [one.text for one in await self._service.batcher.translate(key, turn)]
                 job.done += len(turn)
-            text = await self._run_in_thread(document.with_translations, answers)
+            text = await self._run_in_thread(job, document.with_translations, answers)
         if request.text_format.kind == "html":
-            text = await self._run_in_thread(update_declarations, text, source, request.target)
+            text = await self._run_in_thread(job, update_declarations, text, source, request.target)
         return text
 
-    def _write(self, job: FileJob, text: str) -> Path:
-        """Write the translation to a file and return its path."""
-        path = self._open_folder() / job.id
+    def _write(self, job: FileJob, text: str) -> None:
+        """Write the translation to a file, unless the file was dropped."""
+        job.path = self._folder.open() / job.id
         try:
-            path.write_bytes(text.encode())
+            job.path.write_bytes(text.encode())
         except OSError:
-            with contextlib.suppress(OSError):
-                path.unlink()
+            _remove(job)
             raise
-        return path
-
-    def _open_folder(self) -> Path:
-        """The folder for translated files. Created if it does not exist or was removed as a temporary folder."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="dragoman-files-", ignore_cleanup_errors=True)
-        place = Path(self._folder.name)
-        place.mkdir(mode=0o700, exist_ok=True)
-        return place
+        if job.id not in self._jobs:  # dropped meanwhile
+            _remove(job)
 
 
 def _half(number: int) -> int:
     return max(1, number // 2)
 
 
-def _chars(jobs: Iterable[FileJob]) -> int:
-    """Characters of the waiting files among these. Other files have no text in memory here."""
-    return sum(len(job.request.texts[0]) for job in jobs if job.waits and job.request)
+def _waiting_bytes(jobs: Iterable[FileJob]) -> int:
+    """Bytes of the waiting files among these. Other files have no text in memory here."""
+    return sum(job.num_bytes for job in jobs if job.waits)
+
+
+def _remove(job: FileJob) -> None:
+    """Remove the translated file from the disk."""
+    if job.path is not None:
+        with contextlib.suppress(OSError):
+            job.path.unlink()
+
+
+def _read_file(text: str, text_format: TextFormat) -> Document:
+    """Read a file. Raises DataError for too many parts, or too long ones: before they are made, if they are many."""
+    counts: Counter[str] = Counter()
+    longest = 0
+    for name, length in text_format.measure(text):
+        counts[name] += 1
+        if counts[name] > (most := _MOST_MARKERS if name == MARKERS else _MOST_PARTS):
+            raise DataError(f"the file may have at most {most} {name}, but has more. Send it in parts.")
+        longest = max(longest, length)
+    if longest <= _LONGEST_STRETCH:
+        document = text_format.read(text)
+        longest = max((len(one.text) for one in document.texts), default=0)
+        if longest <= _LONGEST_TEXT:
+            return document
+    raise DataError(
+        f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. "
+        "Split it with <p>, or into subtitle cues."
+    )
 
 
 def _not_found() -> Refused:

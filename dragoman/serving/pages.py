@@ -26,6 +26,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """Content-security policy: pages use scripts, styles and requests of this server only."""
+_BASE = "https://dragoman.invalid"
 _BACKQUOTED = re.compile("`([^`]+)`")
 _HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 _HERE = files("dragoman.serving")
@@ -53,14 +54,15 @@ def openapi_document() -> dict[str, Any]:
     return document
 
 
-@lru_cache(maxsize=8)
 def docs_page(base_url: str, with_page: bool = True) -> Response:
-    """The API documentation as HTML, with example commands for the server at `base_url`.
+    """The API documentation as HTML, with example commands for the server at `base_url`."""
+    return Response(_docs_text(with_page).replace(_BASE, base_url), media_type="text/html", headers=_HEADERS)
 
-    The client determines `base_url` with its Host header, so the cache keeps only the last 8 pages.
-    """
-    page = _docs_template().render(api=openapi_document(), base=base_url, with_page=with_page)
-    return Response(page, media_type="text/html", headers=_HEADERS)
+
+@lru_cache(maxsize=2)
+def _docs_text(with_page: bool) -> str:
+    """The page with a marker instead of the URL, which the client determines with its Host header."""
+    return _docs_template().render(api=openapi_document(), base=_BASE, with_page=with_page)
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -37,8 +37,14 @@ _log = logging.getLogger("dragoman.serving")
 _Result = TypeVar("_Result")
 # Memory for uploads in progress, as a number of uploads of the largest size. Smaller uploads may be more.
 _FILES_AT_ONCE = 16
-# Splitting and detecting more characters than this in the event loop would delay other requests.
-_MANY_CHARS = 20_000
+# Splitting and detecting more characters than this in the event loop would delay other requests: up to 10 µs for each.
+_FEW_CHARS = 2_000
+# Characters that detection reads, which holds the interpreter for 10 ms.
+_MOST_DETECTED = 100_000
+# Longer requests take turns in one thread, with about this number of characters each.
+_CHARS_A_TURN = 10_000
+# Most parts of a request, including those that stay unchanged. No server translates that number in time.
+_MOST_PIECES = 50_000
 # A health probe translates a word if nothing was translated for 5 seconds. It must take at most 2 seconds.
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
@@ -58,6 +64,8 @@ class Service:
 
     Attributes
     ----------
+    models
+        The served models, which `reload` replaces as a whole.
     state
         "starting" until all models are warm, "ok", then "draining" after SIGTERM.
     detector
@@ -75,15 +83,16 @@ class Service:
     """
 
     def __init__(self, models: Models, settings: ServeSettings) -> None:
-        self.models, self.settings, self.metrics = models, settings, Metrics()
-        for model in models.all:
-            self.metrics.add_model(model.pair, model.fingerprint)
+        self.settings, self.metrics = settings, Metrics()
         self.state: Literal["starting", "ok", "draining"] = "starting"
-        self.detector = Detector(models.codes)
+        self.detector = Detector()
+        self._serve_models(models)
         lanes = settings.lanes or num_search_threads(models.all[0].trained.weights.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
+        self._splitter = ThreadPoolExecutor(1, "split")
+        self._reloading = ThreadPoolExecutor(1, "reload", compute_on_one_thread)
         self.refusals = RefusalThrottle()
         self.characters = self.inspections = 0
         self.body_memory = BodyMemory(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
@@ -100,24 +109,51 @@ class Service:
 
     async def start(self) -> None:
         """Warm up every model: compile its code and measure its speed before the first client connects."""
-        loop = asyncio.get_running_loop()
         for model in self.models.all:
-            key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
-            await loop.run_in_executor(self._executor, key.translate, texts)
-            start = loop.time()
-            await loop.run_in_executor(self._executor, key.translate, texts)
-            self.batcher.throughput.learn(sum(map(cost_of, _WARM_UP)), loop.time() - start)
+            seconds = await asyncio.get_running_loop().run_in_executor(self._executor, _warm_up, model)
+            self.batcher.throughput.learn(sum(map(cost_of, _WARM_UP)), seconds)
         self.state = "ok"
+
+    async def reload(self, load: Callable[[], Models], also: Callable[[], None]) -> None:
+        """Replace the models by those that `load` returns, when they are warm. Requests in progress keep theirs.
+
+        Parameters
+        ----------
+        load
+            Loads the models. If it fails, nothing changes.
+        also
+            Replaces what belongs to the new models, such as the keys. If it fails, nothing changes either.
+        """
+
+        def load_warm() -> Models:
+            models = load()
+            for model in models.all:
+                _warm_up(model)
+            also()
+            return models
+
+        self._serve_models(await asyncio.get_running_loop().run_in_executor(self._reloading, load_warm))
+
+    def _serve_models(self, models: Models) -> None:
+        self.models, self.detector.languages = models, models.codes
+        self.metrics.models.clear()
+        for model in models.all:
+            self.metrics.add_model(model.pair, model.fingerprint)
 
     async def close(self) -> None:
         """Finish the batches in progress and stop the threads."""
         await self.batcher.close()
-        for executor in (self._executor, self._apart):
+        for executor in (self._executor, self._apart, self._splitter, self._reloading):
             executor.shutdown(wait=False, cancel_futures=True)
 
     async def run_inspection(self, work: Callable[[], _Result]) -> _Result:
         """Run an inspection in the inspection thread, which runs one at a time beside the lanes."""
         return await asyncio.get_running_loop().run_in_executor(self._apart, work)
+
+    def count_characters(self, count: int) -> None:
+        """Count source characters, in total and for the key of the current request."""
+        self.characters += count
+        self.metrics.count_characters(count)
 
     @property
     def status(self) -> str:
@@ -142,17 +178,19 @@ class Service:
         """
         if self.state == "starting":
             raise Refused(503, "The server is starting. Try again later.", 5)
+        models = self.models  # a reload may replace them before the answer
         texts, until = request.texts, asyncio.get_running_loop().time() + self.settings.deadline_seconds
         if request.source == AUTO:
             await self._load_detector()
-        parsed = await _map_texts(partial(self._parse, request), texts)
-        self.characters += sum(map(len, texts))
+        work = partial(self._parse, models, request)
+        parsed = await self._map_texts(work, texts, lambda one: one.document.num_pieces)
+        self.count_characters(sum(map(len, texts)))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(parsed):
             groups[one.source].append(place)
-        paths = {source: self.models.path(source, request.target) for source in groups}
+        paths = {source: models.path(source, request.target) for source in groups}
         if all(path is None for path in paths.values()):
-            paths = {source: self.path(source, request.target) for source in groups}
+            paths = {source: _require_path(models, source, request.target) for source in groups}
         answers: dict[int, Answer] = {}
         for source, places in groups.items():
             own = [parsed[place] for place in places]
@@ -167,7 +205,7 @@ class Service:
         for step, model in enumerate(path, start=1):
             if step > 1:
                 texts = [one.text for one in answers]
-                documents = await _map_texts(request.text_format.read, texts)
+                documents = await self._map_texts(request.text_format.read, texts, lambda one: one.num_pieces)
                 parsed = [
                     one._replace(text=text, document=document)
                     for one, text, document in zip(parsed, texts, documents, strict=True)
@@ -189,17 +227,15 @@ class Service:
         detector cannot be loaded.
         """
         await self._load_detector()
-        return self.detector.detect(text, among)
+        return (await self._map_texts(partial(self.detector.detect, among=among), [text[:_MOST_DETECTED]]))[0]
 
     async def detect_for(self, text: str, target: str) -> Detection:
         """The likeliest language among `target` and the languages with a path to it.
 
         Another language if the text is clearly written in that one. Raises Refused as `detect` does.
         """
-        return (await self.detect(text, self._sources_for(target)))[0]
-
-    def _sources_for(self, target: str) -> list[str]:
-        return [code for code in self.models.codes if self.models.path(code, target) is not None]
+        await self._load_detector()
+        return self.detector.detect(text, _sources_for(self.models, target) or None)[0]
 
     async def _load_detector(self) -> None:
         if self.detector.is_loaded:
@@ -209,32 +245,75 @@ class Service:
         except OSError:  # the next request tries again
             _log.exception("the language detector failed to load")
             message = "Language detection failed to load. Specify the source language. See the server's log."
-            raise Refused(503, message) from None
+            raise Refused(503, message, 30) from None
 
-    def _parse(self, request: TranslationRequest, text: str) -> _ParsedText:
+    async def _map_texts(
+        self, work: Callable[[str], _Result], texts: Sequence[str], num_pieces: Callable[[_Result], int] = lambda _: 0
+    ) -> list[_Result]:
+        """Apply `work` to all texts, in another thread if they are long.
+
+        Raises Refused (413) if the results have too many pieces.
+        """
+        if sum(map(len, texts)) <= _FEW_CHARS:
+            return list(map(work, texts))
+        results: list[_Result] = []
+        left = _MOST_PIECES
+        for turn in _turns(texts):
+            found = await asyncio.get_running_loop().run_in_executor(self._splitter, list[_Result], map(work, turn))
+            left -= sum(map(num_pieces, found))
+            if left < 0:
+                raise Refused(413, f"The text has more than {_MOST_PIECES} sentences and tags. Send it in parts.")
+            results += found
+        return results
+
+    def _parse(self, models: Models, request: TranslationRequest, text: str) -> _ParsedText:
         document = request.text_format.read(text)
         if request.source != AUTO:
             return _ParsedText(text, document, request.source)
         words = " ".join(one.text for one in document.texts)
-        detection = self.detector.detect(words, self._sources_for(request.target))[0]
+        detection = self.detector.detect(words, _sources_for(models, request.target))[0]
         return _ParsedText(text, document, detection.language, detection)
 
     def path(self, source: str, target: str) -> list[ServedModel]:
         """The models from source to target, in order. Raises Refused (400) if there is no path."""
-        path = self.models.path(source, target)
-        if path is None:
-            raise Refused(
-                400,
-                f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}",
-            )
-        return path
+        return _require_path(self.models, source, target)
 
 
-async def _map_texts(work: Callable[[str], _Result], texts: Sequence[str]) -> list[_Result]:
-    """Apply `work` to all texts, in another thread if they are long."""
-    if sum(map(len, texts)) > _MANY_CHARS:
-        return await asyncio.to_thread(list[_Result], map(work, texts))
-    return list(map(work, texts))
+def _require_path(models: Models, source: str, target: str) -> list[ServedModel]:
+    path = models.path(source, target)
+    if path is None:
+        raise Refused(
+            400,
+            f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}",
+        )
+    return path
+
+
+def _sources_for(models: Models, target: str) -> list[str]:
+    """The languages with a path to `target`. A reload may have removed all of them since a file arrived."""
+    return [code for code in models.codes if models.path(code, target) is not None]
+
+
+def _warm_up(model: ServedModel) -> float:
+    """Translate twice: to compile the code of a model, and to measure its speed in seconds."""
+    key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
+    key.translate(texts)
+    start = time.monotonic()
+    key.translate(texts)
+    return time.monotonic() - start
+
+
+def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts in groups of about `_CHARS_A_TURN` characters."""
+    turn: list[str] = []
+    size = 0
+    for text in texts:
+        turn.append(text)
+        size += len(text)
+        if size >= _CHARS_A_TURN:
+            yield turn
+            turn, size = [], 0
+    yield turn
 
 
 def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int) -> Answer:

@@ -23,6 +23,7 @@ class ServeSettings:
     batch_wait_ms: float = setting(
         5.0, "Milliseconds to wait for more sentences under load", minimum=0.0, maximum=1000.0
     )
+    max_connections: int = setting(2500, "Maximum number of open connections; an address gets half of them", minimum=2)
     max_requests: int = setting(256, "Maximum number of open requests; more are refused (503)", minimum=1)
     max_wait_seconds: float = setting(
         1.5, "Seconds that a request may be queued; longer waits are refused (503)", above=0.0

@@ -13,6 +13,7 @@ import pytest
 
 from dragoman.bundle import Model
 from dragoman.inference.translator import Translator
+from dragoman.serving.http.forwarding import Deployment
 from dragoman.serving.models import Models, ServedModel
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
@@ -475,6 +476,63 @@ def test_a_phone_needs_no_horizontal_scrolling(open_page: Open, width: int) -> N
     page.locator("#jobs .wrong").wait_for()
     page.evaluate("document.querySelector('#key-form').hidden = false")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [320, 390, 615, 710])
+def test_the_language_menus_show_whole_names(open_page: Open, width: int) -> None:
+    long = [{"code": code, "name": "Chinese (traditional)", "targets": ["en", "zh"]} for code in ("en", "zh")]
+    page = open_page(viewport={"width": width, "height": 800}, is_mobile=True, has_touch=True).page
+    page.route("**/languages", lambda route: route.fulfill(json=long))
+    page.reload()
+    page.get_by_text("Chinese (traditional)").first.wait_for(state="attached")
+    for name in ("#source", "#target"):
+        shown, needed = page.locator(name).evaluate(
+            """menu => {
+                const copy = menu.cloneNode(true);
+                copy.style = "width: auto; min-width: 0; position: absolute; font-weight: 600";
+                menu.parentElement.append(copy);
+                const needed = copy.offsetWidth;
+                copy.remove();
+                return [menu.offsetWidth, needed];
+            }"""
+        )
+        assert needed <= shown, name
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_page_works_below_a_prefix(
+    browser: Any, small_bundle: Model, folder: Path, serving: Any, tmp_path: Path
+) -> None:
+    """Scripts, requests, downloads and the links to a sentence stay below it, and so does the cookie with the key."""
+    (tmp_path / "keys").write_text("secret\n")
+    forwarded = Deployment.from_flags("/mt", "", "", "*", "")
+    with serving(service(small_bundle, folder), tmp_path / "keys", deployment=forwarded) as at:
+        context = browser.new_context()
+        opened = Opened(context.new_page(), at)
+        opened.watch(opened.page)
+        page = opened.page
+        page.goto(f"{at}/mt?source=en&target=de")
+        page.wait_for_function("() => document.querySelector('#target').value")
+        page.locator("#key").fill("secret")
+        page.get_by_role("button", name="Use key").click()
+        opened.type(TEXT)
+        with page.expect_popup() as popup:
+            page.get_by_role("link", name="Look inside").click()
+        popup.value.wait_for_load_state()
+        assert popup.value.url.startswith(f"{at}/mt/look?")
+        assert popup.value.locator("svg").count(), "the cookie with the key was sent"
+        assert [cookie["path"] for cookie in context.cookies()] == ["/mt/look"]
+        page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"one"})
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download").click()
+        assert download.value.url.startswith(f"{at}/mt/download_file/")
+        page.get_by_role("link", name="API documentation").click()
+        page.get_by_role("link", name="Translation page").click()
+        page.wait_for_function("() => document.querySelector('#target').value")
+        assert page.url.startswith(f"{at}/mt/")
+        context.close()
+    own = [url for url in opened.requests if not url.startswith((f"{at}/mt", "data:,"))]
+    assert (own, opened.problems) == ([], [])
 
 
 def test_flags_are_shown(open_page: Open) -> None:

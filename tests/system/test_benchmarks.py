@@ -1,4 +1,4 @@
-"""`make bench` measures training and translation and writes its tables: the tiny size, Dragoman alone."""
+"""Benchmarks run and write their tables, at the smallest size."""
 
 import json
 import os
@@ -35,3 +35,25 @@ def test_a_small_benchmark_writes_its_figures(tmp_path: Path) -> None:
         assert {"Dragoman", "Dragoman, float32"} <= set(rows), done.stderr
         assert all(row["speed"]["median"] > 0 and row["peak_rss_mb"] > 0 for row in rows.values())
     assert "| **Dragoman** | " in path.with_suffix(".md").read_text()
+
+
+@pytest.mark.slow
+def test_an_attack_on_a_server_is_a_row_of_figures() -> None:
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "serving_attack.py"),
+        "--seconds",
+        "1",
+        "--only",
+        "^two_lengths$",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    names, *rows = (line.split("\t") for line in done.stdout.splitlines())
+    assert len(rows) == 1, done.stderr
+    row = dict(zip(names, rows[0], strict=True))
+    assert row["attack"] == "two_lengths"
+    assert set(row["answers"].replace(":", " ").split()[::2]) == {"400"}, "two lengths are no request"
+    assert 0 < float(row["alone_ms"]) <= float(row["p99_ms"]) <= float(row["max_ms"])
+    assert float(row["peak_mb"]) > 10
+    assert (row["lost"], row["lines"]) == ("0", "0")
+    assert done.returncode == (row["result"] != "pass"), "a limit that is broken is a failure"

@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+import tracemalloc
 from functools import lru_cache
 from pathlib import Path
 
@@ -159,3 +160,13 @@ json.dump([name for name in ("langcodes", "language_data") if name in sys.module
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_long_codes_of_clients_are_not_kept() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            languages.normalize_code(f"{number:x<200000}")
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()

@@ -21,7 +21,8 @@ from dragoman.serving.service import Service
 # Values of the fields `tag_handling` and `split_sentences`.
 _KINDS: dict[str, TextKind] = {"": "text", "xml": "xml", "html": "html"}
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
-_SPACE = re.compile(r"\s+")
+# White space with a line break in it. The look-behind keeps the time linear.
+_LINE_BREAK = re.compile(r"(?<!\s)\s*[\r\n]\s*")
 # The format of the answer has a limit, so name one that no server reaches.
 _NO_LIMIT = 10**12
 # Fields that are refused: ignoring them would return another translation than the client requested.
@@ -29,12 +30,17 @@ _UNSUPPORTED = {
     "glossary_id": "glossaries",
     "glossary_ids": "glossaries",
     "translation_memory_id": "translation memories",
+    "custom_instructions": "custom instructions",
+    "style_id": "style rules",
+    "style_rule": "style rules",
 }
+# Most tags in a field.
+_MOST_TAGS = 1000
 SUPPORTED_PATHS = "This server supports /v2/translate, /v2/languages and /v2/usage of DeepL's API."
 
 
 async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
-    """POST /v2/translate.
+    """POST /v2/translate, or GET with the fields in the query, as old clients send it.
 
     Fields: ``text`` (one or several), ``target_lang``, ``source_lang`` (detected if missing), ``tag_handling`` (xml or
     html), ``split_sentences``, ``ignore_tags`` and ``splitting_tags``. ``detected_source_language`` is the source
@@ -75,18 +81,16 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
     if chosen not in _SPLITS:
         raise Refused(400, "Value for 'split_sentences' not supported.")
     if chosen == "nonewlines" and not handling:
-        texts = [_SPACE.sub(_without_line_break, text) for text in texts]
+        texts = [_LINE_BREAK.sub(" ", text) if "\n" in text or "\r" in text else text for text in texts]
     kind = "xml-lines" if handling == "xml" and chosen == "1" else _KINDS[handling]
     text_format = TextFormat(kind, _SPLITS[chosen], _tags(fields, "ignore_tags"), _tags(fields, "splitting_tags"))
     return TranslationRequest(texts, source, target, text_format)
 
 
-def _without_line_break(space: re.Match[str]) -> str:
-    return " " if "\n" in space[0] or "\r" in space[0] else space[0]
-
-
 def _tags(fields: Fields, name: str) -> frozenset[str]:
-    """Tag names, given as a comma-separated text or as a list."""
+    """Tag names, given as a comma-separated text or as a list. Raises Refused (400) for more than 1,000."""
+    if sum(value.count(",") + 1 for value in fields.texts(name)) > _MOST_TAGS:
+        raise Refused(400, f"Value for '{name}' not supported: it may have at most {_MOST_TAGS} tags.")
     return frozenset(tag for value in fields.texts(name) for tag in value.replace(" ", "").lower().split(",") if tag)
 
 

@@ -14,7 +14,8 @@ from dragoman.serving.apis.parsing import FILE_ENDINGS, check_texts, parse_file,
 from dragoman.serving.detection import Detection
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileTranslations
-from dragoman.serving.http.bodies import MALFORMED, Fields
+from dragoman.serving.http.bodies import Fields
+from dragoman.serving.http.decoding import MALFORMED
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.requests import AUTO, Answer, TranslationRequest
 from dragoman.serving.service import Service

@@ -46,8 +46,11 @@ async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
     (sentences, lines or none), ``n_best`` and ``alignment``. Flags are always computed.
     """
     request = _parse(service, fields)
-    answers = await service.translate(request)
-    return {"translations": [_describe_answer(one, request.text_format.is_markup) for one in answers]}
+    described = []
+    for answer in await service.translate(request):
+        described.append(_describe_answer(answer, request.text_format.is_markup))
+        await asyncio.sleep(0)  # thousands of candidates take a while
+    return {"translations": described}
 
 
 def _parse(service: Service, fields: Fields) -> TranslationRequest:
@@ -185,6 +188,8 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     except MissingExtraError as error:
         raise Refused(501, f"Not available on this server: {error}") from None
     text = check_texts(service, [fields.text("text") or fields.text("q")])[0]
+    for name in ("reference", "prefix"):
+        check_texts(service, [fields.text(name)])
     source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
     n_best = _n_best(service, fields)
     if source == AUTO:

@@ -6,7 +6,8 @@ Most error messages are those of LibreTranslate.
 import re
 
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
-from dragoman.serving.http.bodies import Fields, Upload
+from dragoman.serving.http.bodies import Fields
+from dragoman.serving.http.decoding import Upload
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
 from dragoman.serving.service import Service

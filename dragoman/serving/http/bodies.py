@@ -1,103 +1,99 @@
-"""Reads the body of a request within limits of size and time, and parses its fields from JSON, a form or the query.
+"""Reads the body of a request within limits of size and time, and its fields from JSON, a form or the query.
 
-`Endpoint` calls `read_body` and then `parse_fields`. The handlers of `apis/` take values from the resulting `Fields`,
-whose methods check types: a form has only texts, while JSON may have a number or null in any field. A body is held in
-memory as a whole, so it has three limits: its own size, the total of all bodies being read (`BodyMemory`), and time.
+`Endpoint` calls `read_fields`. The handlers of `apis/` take values from the resulting `Fields`, whose methods check
+types: a form has only texts, while JSON may have a number or null in any field. `decoding.py` decodes the bytes. A body
+is held in memory as a whole, so it has four limits: its own size, the total of all bodies being read and that of one
+address (`BodyMemory`), and time.
 """
 
 import asyncio
-import json
-import logging
 import re
-import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
 
-from python_multipart.multipart import parse_options_header
-from starlette.datastructures import Headers, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
+from dragoman.serving.http.decoding import decode_json, decode_multipart, decode_urlencoded, group_by_name
 from dragoman.serving.http.refusals import Refused
-from dragoman.text.charsets import replace_surrogates
+from dragoman.serving.settings import ServeSettings
 
-MALFORMED = "The browser (or proxy) sent a request that this server could not understand."
-logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a malformed form is answered, not logged
-# Fields of a form: more than the default of `max_texts`, since each text of a request is a field.
-_MAX_FIELDS = 2000
-# How long, and how much, to read from a client after a refusal.
-_LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 16
+MULTIPART, URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
+# Fields of a request: its texts, as many others, and at least the number for the default of `max_texts`.
+_LEAST_FIELDS = 2000
+# The share of the memory for all bodies that one address may take.
+_MOST_OF_ONE = 0.25
+# A body of at most this size is short.
+_SHORT_BYTES = 1 << 16
+# A body of at most this size is decoded at once.
+_QUICK_BYTES = 1 << 13
+# How long, and how much, to read after a refusal: a proxy that is still sending an upload would answer 502 itself.
+_LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 24
 
 
 class BodyMemory:
-    """Limits the memory of all bodies being read at the same time to `most_bytes`."""
+    """Limits the memory of all bodies being read at the same time to `most_bytes`.
+
+    The long bodies of one client may take a quarter. Short ones may take more: clients can share an address.
+    """
 
     def __init__(self, most_bytes: int) -> None:
-        self._left = most_bytes
+        self._left, self._most_of_one = most_bytes, int(most_bytes * _MOST_OF_ONE)
+        self._taken: Counter[bytes] = Counter()
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self, size: int) -> AsyncIterator[None]:
+        """Wait for a turn to decode `size` bytes. Long bodies may take a quarter of the event loop's time."""
+        if size <= _QUICK_BYTES:
+            yield
+            return
+        async with self._turn:
+            start = time.monotonic()
+            try:
+                yield
+            finally:
+                await asyncio.sleep(3 * (time.monotonic() - start))
 
     @contextmanager
-    def share(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function to call with the size of each chunk of a body. It raises Refused (503) over the limit."""
+    def share(self, client: bytes) -> Iterator[Callable[[int], None]]:
+        """Yield a function to call with the size of each chunk of a body.
+
+        It raises Refused over the limits: 429 for that of the client, 503 for that of all.
+        """
         taken = 0
 
         def take(size: int) -> None:
             nonlocal taken
+            if taken + size > _SHORT_BYTES and self._taken[client] + size > self._most_of_one:
+                raise Refused(
+                    429, "Too many of your requests arrive at the same time. Try again later.", 5, closes=True
+                )
             if size > self._left:
                 raise Refused(503, "The server is busy. Try again later.", 5, closes=True)
             taken += size
             self._left -= size
+            self._taken[client] += size
 
         try:
             yield take
         finally:
             self._left += taken
+            self._taken[client] -= taken
+            if not self._taken[client]:
+                del self._taken[client]
 
 
-async def read_body(
-    scope: Scope, receive: Receive, most_bytes: int, seconds: float, take: Callable[[int], None]
-) -> bytes:
-    """Read the whole body, and call `take` with the size of each chunk.
-
-    Parameters
-    ----------
-    most_bytes
-        The limit on the size. An announced length is refused before anything is read.
-    seconds
-        The limit on the time from here to the last byte.
-    take
-        Takes memory for a chunk (`BodyMemory.share`).
-
-    Raises
-    ------
-    Refused
-        413 for a body that is too large, 408 for one that is too slow, 501 after a request to upgrade, and as `take`
-        does.
-    ClientDisconnect
-        If the client leaves.
-    """
-    announced = Headers(scope=scope).get("content-length", "")
-    if announced.isdecimal() and int(announced) > most_bytes:
-        raise _too_large(most_bytes)
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(seconds):
-            async for chunk in Request(scope, receive).stream():
-                chunks.append(chunk)
-                size += len(chunk)
-                take(len(chunk))
-                if size > most_bytes:
-                    raise _too_large(most_bytes)
-    except TimeoutError:
-        raise Refused(408, f"The request must arrive within {seconds:g} seconds. Send it again.", closes=True) from None
-    if announced.isdecimal() and size < int(announced):
-        # The parser stops at a request to upgrade the connection (h2c), and returns no body.
-        raise Refused(501, "This server does not upgrade connections. Send the request without `Upgrade`.", closes=True)
-    return b"".join(chunks)
+def has_short_body(scope: Scope) -> bool:
+    """Whether the body is so short that its unread bytes can be discarded, and the connection used again."""
+    sent = Headers(scope=scope)
+    announced = sent.get("content-length", "0")
+    return "transfer-encoding" not in sent and announced.isdecimal() and int(announced) <= _SHORT_BYTES
 
 
 async def linger(scope: Scope, receive: Receive) -> None:
@@ -109,14 +105,6 @@ async def linger(scope: Scope, receive: Receive) -> None:
                 size += len(chunk)
                 if size >= _LINGER_BYTES:
                     return
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file uploaded in a form."""
-
-    name: str
-    content: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +140,8 @@ class Fields:
             return least
         if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
             value = int(value)
+        if isinstance(value, float) and value.is_integer():  # 1.0 is an integer in JSON, and some languages send it
+            value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise Refused(400, f"Invalid request: {name} parameter is not a number")
         if value > most:
@@ -174,103 +164,95 @@ class Fields:
         return value[0] if isinstance(value, list) and value and not self.is_json else value
 
 
-async def parse_fields(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:
-    """Parse the fields of a JSON object, or of the query and a form of either kind.
+async def read_fields(
+    scope: Scope, receive: Receive, most_bytes: int, settings: ServeSettings, memory: BodyMemory, client: bytes
+) -> Fields:
+    """Read the fields of a JSON object, or of the query and a form of either kind.
 
-    A GET may have a form, because DeepL's client requests the languages that way. Raises Refused (400) for a body that
-    cannot be parsed.
+    A GET may have a form, because DeepL's client requests the languages that way.
+
+    Parameters
+    ----------
+    most_bytes
+        The limit on the size. An announced length is refused before anything is read.
+    settings
+        The limits on the time from here to the last byte, and on the fields.
+    memory
+        The memory for all bodies. It is given back before the handler runs.
+    client
+        Identifies the client for the limit on its share of the memory.
+
+    Raises
+    ------
+    Refused
+        400 for a body that cannot be decoded, 408 for one that is too slow, 413 for one that is too large, 501 after a
+        request to upgrade, and 429 or 503 without memory.
+    ClientDisconnect
+        If the client leaves.
     """
-    kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
-    if scope["method"] == "GET" and kind != "application/x-www-form-urlencoded":
+    kind = content_type(scope)
+    if scope["method"] == "GET" and kind != URLENCODED:
         kind = ""
-    if kind == "application/json" or kind.endswith("+json"):
-        return Fields(_json_object(body), is_json=True)
-    pairs: list[tuple[str, Any]] = _urlencoded_fields(scope.get("query_string", b""))
-    if kind == "application/x-www-form-urlencoded":
-        pairs += _urlencoded_fields(body)
-    elif kind == "multipart/form-data":
-        pairs += await _multipart_fields(scope, body, most_file_bytes)
-    return Fields(_group_by_name(pairs))
+    seconds, most_fields = settings.body_seconds, max(2 * settings.max_texts, _LEAST_FIELDS)
+    form: list[tuple[str, Any]] = []
+    body, query = b"", scope.get("query_string", b"")
+    with memory.share(client) as take:
+        chunks = _chunks(scope, receive, most_bytes, take)
+        try:
+            async with asyncio.timeout(seconds):
+                if kind == MULTIPART:
+                    kinds = _header(scope, "content-type")
+                    async with aclosing(_in_turns(chunks, memory)) as turns:
+                        form = await decode_multipart(kinds, turns, most_fields, settings.max_body_bytes)
+                else:
+                    body = b"".join([chunk async for chunk in chunks])
+        except TimeoutError:
+            words = f"The request must arrive within {seconds:g} seconds. Send it again."
+            raise Refused(408, words, closes=True) from None
+        except Refused as refused:  # the rest of a malformed form is not read
+            refused.closes = refused.closes or not has_short_body(scope)
+            raise
+
+        async with memory.turn(len(body) + len(query)):
+            if kind == "application/json" or kind.endswith("+json"):
+                return Fields(decode_json(body, most_fields), is_json=True)
+            pairs = decode_urlencoded(query, most_fields) + form
+            return Fields(group_by_name(pairs + decode_urlencoded(body, most_fields) if kind == URLENCODED else pairs))
 
 
-def _json_object(body: bytes) -> dict[str, Any]:
-    """The fields of a JSON object. A byte order mark at its start is ignored."""
-    try:
-        value = json.loads(body.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        raise Refused(400, MALFORMED) from None
-    if not isinstance(value, dict):
-        raise Refused(400, "Invalid JSON format")
-    return {key: _replace_surrogates(one) for key, one in value.items()}
+async def _in_turns(chunks: AsyncGenerator[bytes, None], memory: BodyMemory) -> AsyncGenerator[bytes, None]:
+    """The chunks, each of which is decoded before the next one is requested."""
+    async for chunk in chunks:
+        async with memory.turn(len(chunk)):
+            yield chunk
 
 
-def _replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, which JSON can contain and UTF-8 cannot, with U+FFFD."""
-    if isinstance(value, list):
-        return [replace_surrogates(one) if isinstance(one, str) else one for one in value]
-    return replace_surrogates(value) if isinstance(value, str) else value
+def content_type(scope: Scope) -> str:
+    """The type of the body, without its parameters."""
+    return _header(scope, "content-type").partition(";")[0].strip().lower()
 
 
-def _urlencoded_fields(encoded: bytes) -> list[tuple[str, Any]]:
-    try:
-        found = parse_qsl(encoded.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
-    except ValueError:
-        raise Refused(400, f"Invalid request: the form may have at most {_MAX_FIELDS} fields") from None
-    return [(name, _normalize_line_ends(value)) for name, value in found]
+async def _chunks(
+    scope: Scope, receive: Receive, most_bytes: int, take: Callable[[int], None]
+) -> AsyncGenerator[bytes, None]:
+    """The chunks of a body, within the limits of `read_fields`."""
+    announced = _header(scope, "content-length")
+    if announced.isdecimal() and int(announced) > most_bytes:
+        raise _too_large(most_bytes)
+    size = 0
+    async for chunk in Request(scope, receive).stream():
+        size += len(chunk)
+        take(len(chunk))
+        if size > most_bytes:
+            raise _too_large(most_bytes)
+        yield chunk
+    if announced.isdecimal() and size < int(announced):
+        # The parser stops at a request to upgrade the connection (h2c), and returns no body.
+        raise Refused(501, "This server does not upgrade connections. Send the request without `Upgrade`.", closes=True)
 
 
-class _Parser(MultiPartParser):
-    """Starlette's parser without temporary files: the body is in memory already, and the disk may be full."""
-
-    spool_max_size = sys.maxsize
-
-
-def _form_headers(scope: Scope) -> Headers:
-    """The content type without its charset: the parser accepts any Python codec, and some take minutes."""
-    _, options = parse_options_header(Headers(scope=scope).get("content-type", ""))
-    boundary = options.get(b"boundary", b"").decode("latin-1")
-    if '"' in boundary or "\\" in boundary:
-        raise Refused(400, MALFORMED)
-    return Headers(
-        {"content-type": f'multipart/form-data; boundary="{boundary}"' if boundary else "multipart/form-data"}
-    )
-
-
-async def _multipart_fields(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[str, Any]]:
-    async def stream() -> AsyncGenerator[bytes, None]:
-        yield body
-
-    most_bytes = max(most_file_bytes, len(body))
-    parser = _Parser(_form_headers(scope), stream(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=most_bytes)
-    try:
-        form = await parser.parse()
-    except MultiPartException as error:
-        raise Refused(400, f"Invalid request: {error.message}") from None
-    except (OSError, MemoryError):
-        raise
-    except Exception:  # the parser raises other errors for a body that is not a form
-        raise Refused(400, MALFORMED) from None
-    pairs: list[tuple[str, Any]] = []
-    for name, value in form.multi_items():
-        if isinstance(value, UploadFile):
-            pairs.append((name, Upload(value.filename or "", await value.read())))
-        else:
-            pairs.append((name, _normalize_line_ends(replace_surrogates(value))))
-    await form.close()
-    return pairs
-
-
-def _group_by_name(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Map each name to its value, or to a list of values if the name is repeated."""
-    gathered: dict[str, list[Any]] = {}
-    for name, value in pairs:
-        gathered.setdefault(name, []).append(value)
-    return {name: values if len(values) > 1 else values[0] for name, values in gathered.items()}
-
-
-def _normalize_line_ends(text: str) -> str:
-    """The text with line feeds only. Browsers send a form's line ends as CR LF (HTML standard), whatever was typed."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+def _header(scope: Scope, name: str) -> str:
+    return Headers(scope=scope).get(name, "")
 
 
 def _too_large(most_bytes: int) -> Refused:

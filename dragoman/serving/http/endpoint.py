@@ -1,42 +1,31 @@
 """Handles a request: reads it, checks its key, calls the handler, and drops the work of clients that disconnect.
 
-`app.py` makes one `Endpoint` per route and one `Middleware` around all routes. The order of the checks keeps refused
-requests cheap: capacity before the body, for short requests; capacity again after the body, because reading takes time;
-then fields, key and rate; then the handler.
+`app.py` makes one `Endpoint` per route. The order of the checks keeps refused requests cheap: capacity before the body,
+for short requests (`middleware.py`); a key in a header and the content type; then the fields (`bodies.py`); capacity
+again, because reading takes time; a key in a field, and the rate; then the handler.
 """
 
 import asyncio
 import inspect
 import json
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from dragoman.serving.http.bodies import Fields, linger, parse_fields, read_body
-from dragoman.serving.http.keys import Keys
+from dragoman.serving.http.bodies import MULTIPART, Fields, content_type, has_short_body, linger, read_fields
+from dragoman.serving.http.keys import Keys, address_of
 from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.service import Service
 
 Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
 
 _log = logging.getLogger("dragoman.serving")
-COMMON_HEADERS = [
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type"),
-    (b"access-control-allow-methods", b"GET, POST, DELETE"),
-    (b"access-control-expose-headers", b"Retry-After"),
-    (b"access-control-max-age", b"1728000"),
-    (b"x-content-type-options", b"nosniff"),
-]
 # Most characters in an error message, because some of them come from the client.
 _LONGEST = 1000
-# Requests of less than 100,000 bytes are refused before they are read, and their bytes are discarded.
-_FEW_DIGITS = 5
 
 
 class SortedJsonResponse(JSONResponse):
@@ -75,13 +64,21 @@ class Endpoint:
         If set, a request must have a key, and counts for the rate limit.
     is_work
         Whether a request is refused if the queue is full.
+    needs_form
+        Whether a request has a file, and so must be a form in parts.
     """
 
     def __init__(
-        self, handler: Handler, service: Service, most_bytes: int, keys: Keys | None = None, is_work: bool = False
+        self,
+        handler: Handler,
+        service: Service,
+        most_bytes: int,
+        keys: Keys | None = None,
+        is_work: bool = False,
+        needs_form: bool = False,
     ) -> None:
         self._handler, self._service, self._most_bytes = handler, service, most_bytes
-        self._keys, self._is_work = keys, is_work
+        self._keys, self._is_work, self._needs_form = keys, is_work, needs_form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by ASGI. If the client disconnects, its work is dropped."""
@@ -92,7 +89,7 @@ class Endpoint:
             return
         except Refused as refused:
             response = error_response(scope, refused)
-            if refused.status == 503:
+            if refused.status == 503 or refused.closes:
                 await asyncio.sleep(self._service.refusals.pause())
             if refused.closes:
                 await _send_and_linger(response, scope, receive, send)
@@ -103,19 +100,30 @@ class Endpoint:
         await response(scope, receive, send)
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
-        """The answer of the handler. The memory of the body is given back before the handler runs."""
-        settings = self._service.settings
-        with self._service.body_memory.share() as take:
-            body = await read_body(scope, receive, self._most_bytes, settings.body_seconds, take)
-            if self._is_work:
-                self._service.check_capacity()
-            fields = await parse_fields(scope, body, self._most_bytes)
+        """The answer of the handler."""
+        self._check_head(scope)
+        settings, memory = self._service.settings, self._service.body_memory
+        fields = await read_fields(scope, receive, self._most_bytes, settings, memory, address_of(scope))
+        if self._is_work:
+            self._service.check_capacity()
         if self._keys is not None:
-            self._keys.check(scope, fields)
+            scope["dragoman.key"] = self._keys.check(scope, fields)  # for metrics and logs
         answer = self._handler(Request(scope), fields)
+        del fields  # maybe a file of 10 MB
         if inspect.isawaitable(answer):
             answer = await _await_unless_gone(answer, receive)
         return answer if isinstance(answer, Response) else SortedJsonResponse(answer)
+
+    def _check_head(self, scope: Scope) -> None:
+        """Raise Refused for what the head of a request shows. After that, no long body is read."""
+        try:
+            if self._keys is not None:
+                self._keys.check_header(scope)
+            if self._needs_form and content_type(scope) != MULTIPART:
+                raise Refused(400, f"Invalid request: send the file as {MULTIPART}, in the field `file`")
+        except Refused as refused:
+            refused.closes = not has_short_body(scope)
+            raise
 
 
 async def _await_unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
@@ -146,61 +154,3 @@ async def _send_and_linger(response: Response, scope: Scope, receive: Receive, s
     await response(scope, receive, send_unfinished)
     await linger(scope, receive)
     await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class Middleware:
-    """Wraps all routes: adds the common headers, answers CORS preflight requests and counts answers.
-
-    A short request for a path in `work` is refused before it is read if the queue is full.
-    """
-
-    def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str], work: frozenset[str]) -> None:
-        self._app, self._service, self._metrics, self._routes, self._work = app, service, service.metrics, routes, work
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request by ASGI."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start, status = time.monotonic(), 0
-
-        async def send_more(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], *COMMON_HEADERS]
-            await send(message)
-
-        self._metrics.in_flight.inc()
-        try:
-            if scope["method"] == "OPTIONS":
-                await Response()(scope, receive, send_more)
-            elif scope["path"] in self._work and (refused := self._capacity_refusal(scope)):
-                await asyncio.sleep(self._service.refusals.pause())
-                await error_response(scope, refused)(scope, receive, send_more)
-            else:
-                await self._app(scope, receive, send_more)
-        finally:
-            self._metrics.in_flight.dec()
-            if status:
-                self._metrics.count_answer(self._route(scope["path"]), status, start)
-
-    def _capacity_refusal(self, scope: Scope) -> Refused | None:
-        """The refusal of a short request if the queue is full, else None.
-
-        A long body is read first: its client would not receive the refusal while it is still sending.
-        """
-        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-        if not announced.isdigit() or len(announced) > _FEW_DIGITS:
-            return None
-        try:
-            self._service.check_capacity()
-        except Refused as refused:
-            return refused
-        return None
-
-    def _route(self, path: str) -> str:
-        """The label of a path in the metrics: one of a fixed set, whatever paths clients request."""
-        if path in self._routes:
-            return path
-        return next((one for one in ("/download_file", "/v1/files") if path.startswith(one + "/")), "other")

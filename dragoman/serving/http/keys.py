@@ -1,8 +1,9 @@
 """API keys from a file, and the rate limit per client.
 
-`cli/serve.py` makes one `Keys` from `--api-keys` and `--requests-per-minute`. `Endpoint` calls `check` for each request
-of a route that needs a key, and `files.py` counts the files of a client by `Keys.client`. Only hashes of keys and
-addresses are kept, and only in memory. Each key is one client, or each address if the server has no keys.
+`cli/serve.py` makes one `Keys` from `--api-keys` and `--requests-per-minute`. `Endpoint` calls `check_header` and
+`check` for each request of a route that needs a key, and `files.py` counts the files of a client by `Keys.client`. Only
+hashes of keys and addresses are kept, and only in memory. Each key is one client, or each address if the server has no
+keys.
 """
 
 import contextlib
@@ -12,103 +13,109 @@ import re
 import time
 from collections import OrderedDict
 from pathlib import Path
-from urllib.parse import unquote
 
-from starlette.requests import HTTPConnection
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from dragoman.errors import DataError
 from dragoman.serving.http.bodies import Fields
+from dragoman.serving.http.decoding import unquote
 from dragoman.serving.http.refusals import Refused
 from dragoman.text.lines import read_lines
 
 # Clients remembered for limits, so that an attacker with many addresses cannot fill the memory.
 _MAX_CLIENTS = 10_000
-# Attempts per address with a wrong key, or with a right key that the address has not used before.
+# Attempts per address with a wrong key, or with a right key that nobody has used since the start.
 _GUESSES_PER_MINUTE = 30
 # Cookies tried per request.
 _MAX_COOKIES = 8
-# Prefix of the names of cookies with a key, followed by the port. The page's links cannot send a header, and a key in
+# Cookies with a key. Their names end with the port. The page's links cannot send a header, and a key in
 # a URL would stay in histories and logs. Browsers share cookies between all ports of a host, so another server on the
 # same host may have its own.
-_COOKIE = "dragoman-key"
+_COOKIE = re.compile(rb"(?:^|;) *dragoman-key[\w-]*=([^;]*)")
 _AUTHORIZATION = re.compile(r"(?:Bearer|DeepL-Auth-Key)\s+(\S+)\s*$", re.IGNORECASE)
 
 
 class Keys:
     """The API keys of a file, stored as hashes. Without a file, no key is needed.
 
-    The file has one key per line, and ``#`` starts a comment. It is read once: a new key needs a restart.
+    The file has one key per line, and the text after ``#`` is the name of the key. A key without a name is called
+    ``key-N`` by its line.
     """
 
     def __init__(self, path: Path | None, requests_per_minute: int) -> None:
         """Read the keys. Raises DataError if the file cannot be read or has no keys."""
-        self._known: set[bytes] | None = None
+        self._path = path
+        self._names = _read_names(path)
         self._requests = _Buckets(requests_per_minute)
         self._guesses = _Buckets(_GUESSES_PER_MINUTE)
-        self._seen: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()
-        if path is None:
-            return
-        self._known = {_hash(key) for line in read_lines(path) if (key := line.partition("#")[0].strip())}
-        if not self._known:
-            raise DataError(f"{path} has no API keys. Write one per line, or leave out `--api-keys`.")
+        self._seen: set[bytes] = set()
+
+    def reload(self) -> None:
+        """Read the file again. Raises DataError, and keeps the keys, if it cannot be read or has no keys.
+
+        Keys that were accepted before and are still in the file stay accepted from any address.
+        """
+        self._names = _read_names(self._path)
+        self._seen &= self._names.keys()
 
     @property
     def are_needed(self) -> bool:
         """Whether a request must have a key."""
-        return self._known is not None
+        return self._path is not None
 
-    def check(self, scope: Scope, fields: Fields) -> None:
-        """Raise Refused without a key (400, as LibreTranslate), with a wrong key (403) or over the rate (429)."""
-        if self._known is not None:
-            self._check_key(scope, self._key_in(scope, fields))
+    def check_header(self, scope: Scope) -> None:
+        """Raise Refused, as `check` does, for a wrong key in a header. A key in a field needs the body."""
+        if self.are_needed and (key := _header_key(scope)):
+            self._check_key(scope, key)
+
+    def check(self, scope: Scope, fields: Fields) -> str:
+        """The name of the request's key, or "" if no key is needed.
+
+        Raises Refused without a key (400, as LibreTranslate), with a wrong key (403) or over the rate (429).
+        """
+        name = self._check_key(scope, self._key_in(scope, fields)) if self.are_needed else ""
         if (seconds := self._requests.take(self.client(scope, fields))) is not None:
             raise Refused(429, f"Slowdown: {self._requests.per_minute} per 1 minute", seconds)
+        return name
 
     def client(self, scope: Scope, fields: Fields) -> bytes:
         """The identity of a client: a hash of its key if keys are needed, or else of its address."""
-        return _hash(self._key_in(scope, fields)) if self._known is not None else _address(scope)
+        return _hash(self._key_in(scope, fields)) if self.are_needed else address_of(scope)
 
-    def _check_key(self, scope: Scope, key: str) -> None:
-        """Raise Refused for a missing or wrong key.
+    def _check_key(self, scope: Scope, key: str) -> str:
+        """The name of a right key. Raises Refused for a missing or wrong key.
 
-        An address with too many wrong keys can only use keys that it used before. For any other key, the answer does
-        not reveal whether the key is right.
+        A key that was accepted before is accepted from any address: clients behind a proxy may share theirs. For any
+        other key from an address with too many wrong keys, the answer does not reveal whether the key is right.
         """
         if not key and scope["path"].startswith("/v2/"):
             raise Refused(403, "Authorization failure, check auth_key")
         if not key:
             raise Refused(400, "Please contact the server operator to get an API key")
-        who = (_address(scope), _hash(key))
-        if who in self._seen:
-            self._seen.move_to_end(who)
-            return
-        if (seconds := self._guesses.take(who[0])) is not None:
-            raise Refused(429, f"Slowdown: {_GUESSES_PER_MINUTE} wrong API keys per 1 minute", seconds)
-        if not self._is_known(key):
-            raise Refused(403, "Invalid API key")
-        self._guesses.give_back(who[0])
-        self._seen[who] = None
-        if len(self._seen) > _MAX_CLIENTS:
-            self._seen.popitem(last=False)
+        hashed = _hash(key)
+        if hashed not in self._seen:
+            who = address_of(scope)
+            if (seconds := self._guesses.take(who)) is not None:
+                raise Refused(429, f"Slowdown: {_GUESSES_PER_MINUTE} wrong API keys per 1 minute", seconds)
+            if hashed not in self._names:
+                raise Refused(403, "Invalid API key")
+            self._guesses.give_back(who)
+            self._seen.add(hashed)
+        return self._names[hashed]
 
     def _key_in(self, scope: Scope, fields: Fields) -> str:
-        """The key of a request: from its header, its `api_key` field or, for GET only, its cookie. Empty if none.
+        """The key of a request: from its header, a field or, for GET only, its cookie. Empty if none.
 
-        Only the page sets the cookie. Behind a proxy the browser's port is unknown, so of several cookies the one with
-        a known key counts.
+        Old clients of DeepL send the field `auth_key`. Only the page sets the cookie. Behind a proxy the browser's port
+        is unknown, so of several cookies the one with a known key counts.
         """
-        sent = HTTPConnection(scope)
-        if found := _AUTHORIZATION.match(sent.headers.get("authorization", "")):
-            return found[1]
-        if (key := fields.text("api_key")) or scope["method"] != "GET":
+        key = _header_key(scope) or fields.text("api_key") or fields.text("auth_key")
+        if key or scope["method"] != "GET":
             return key
-        keys = [unquote(value) for name, value in sent.cookies.items() if name.startswith(_COOKIE)]
-        keys = keys[:_MAX_COOKIES]  # each cookie is a guess
-        return next((key for key in keys if self._is_known(key)), "".join(keys[:1]))
-
-    def _is_known(self, key: str) -> bool:
-        return self._known is not None and _hash(key) in self._known
+        cookies = _COOKIE.findall(Headers(scope=scope).get("cookie", "").encode("latin-1"))
+        keys = [unquote(value) for value in cookies[:_MAX_COOKIES]]  # each cookie is a guess
+        return next((key for key in keys if _hash(key) in self._names), "".join(keys[:1]))
 
 
 class _Buckets:
@@ -139,7 +146,23 @@ class _Buckets:
         self._left[who] = (left + 1, seen)
 
 
-def _address(scope: Scope) -> bytes:
+def _read_names(path: Path | None) -> dict[bytes, str]:
+    """The name of each key by its hash. Raises DataError if the file cannot be read or has no keys."""
+    lines = read_lines(path) if path is not None else ()
+    parts = [[part.strip() for part in line.partition("#")] for line in lines]
+    names = {_hash(key): name or f"key-{number}" for number, (key, _, name) in enumerate(parts, start=1) if key}
+    if path is not None and not names:
+        raise DataError(f"{path} has no API keys. Write one per line, or leave out `--api-keys`.")
+    return names
+
+
+def _header_key(scope: Scope) -> str:
+    """The key in the header `Authorization`. Empty if none."""
+    found = _AUTHORIZATION.match(Headers(scope=scope).get("authorization", ""))
+    return found[1] if found else ""
+
+
+def address_of(scope: Scope) -> bytes:
     """A hash of the client's address. For IPv6 only its first 64 bits, because clients can choose the rest."""
     host = (scope.get("client") or ("",))[0]
     with contextlib.suppress(ValueError):

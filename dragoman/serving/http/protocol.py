@@ -8,27 +8,35 @@ The methods with public names override uvicorn's and asyncio's callbacks; all ru
 """
 
 import asyncio
+import sys
 from http import HTTPStatus
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dragoman.serving.http.bodies import MALFORMED
-from dragoman.serving.http.endpoint import COMMON_HEADERS, error_response
+from dragoman.serving.http.connections import Place
+from dragoman.serving.http.decoding import MALFORMED
+from dragoman.serving.http.endpoint import error_response
+from dragoman.serving.http.middleware import COMMON_HEADERS
 from dragoman.serving.http.refusals import Refused
 
 # The head: request line, headers and trailers.
 _HEAD_BYTES = 1 << 16
+# More header lines take more memory than a long one: each of them is two Python objects.
+_MOST_HEADERS = 128
 # How long a refused connection stays open, so that the client can read the refusal.
 _LINGER_SECONDS = 0.5
-_LONG_HEAD = f"The head of the request may have at most {_HEAD_BYTES} bytes. Send shorter headers."
+_LONG_HEAD = (
+    f"The head of the request may have at most {_HEAD_BYTES} bytes and {_MOST_HEADERS} headers. Send shorter headers."
+)
 # Time for an endpoint to refuse a body that does not arrive. After that, the connection is closed without an answer.
 _REFUSAL_SECONDS = 2.0
 
 
-def protocol_with(body_seconds: float) -> type[asyncio.Protocol]:
-    """The protocol class with this time limit, for `uvicorn.Config`, which creates one instance per connection."""
-    return type("_TimedHttpProtocol", (_TimedHttpProtocol,), {"body_seconds": body_seconds})
+def make_protocol(place: Place, body_seconds: float, **given: Any) -> asyncio.Protocol:
+    """The protocol of a connection with this place and time limit. Other arguments are those of uvicorn's protocol."""
+    return _TimedHttpProtocol(place, body_seconds, **given)
 
 
 class _TimedHttpProtocol(HttpToolsProtocol):
@@ -41,14 +49,22 @@ class _TimedHttpProtocol(HttpToolsProtocol):
     uvicorn's own limit applies. The endpoint that reads a body is the first to refuse it if it does not arrive. If the
     client reads nothing of an answer for `body_seconds`, the connection is aborted: a connection with unread bytes
     would never close.
+
+    When the server stops, each answer is the last one on its connection. A connection without a request is closed after
+    a time in which a client can still send one, because a request that is on its way would be lost.
     """
 
-    body_seconds: float
+    def __init__(self, place: Place, body_seconds: float, **given: Any) -> None:
+        super().__init__(**given)
+        self._place, self.body_seconds = place, body_seconds
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._place.transport = transport
+        self._wait_for_request()
         self._named_bytes = self._bytes_without_end = 0
         self._is_over = False
+        self._pieces: list[bytes] = []
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._start_timer(self.body_seconds)
@@ -56,6 +72,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         self._stop_watching_reader()
+        self._place.free()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -66,33 +83,72 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         super().resume_writing()
         if not self.transport.is_closing():
             self._stop_watching_reader()
+            if self.cycle.response_complete:
+                self._wait_for_request()
 
     def timeout_keep_alive_handler(self) -> None:
-        self._close()
+        if not self._place.has_data():  # else a request is arriving
+            self.transport.write_eof()
+            self._close()
+
+    def end_soon(self) -> None:
+        """Make the answer in progress the last one, if its head is not sent yet."""
+        cycle: Any = self.cycle
+        if cycle is not None and not cycle.response_started:
+            cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """Close the connection after its answer in progress, or when it is quiet."""
+        self.end_soon()
+        quiet = self._place.connections.quiet_seconds or 0.0
+        self.timeout_keep_alive = quiet  # type: ignore[assignment]
+        if self._place.state == "idle":
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_at(self._idle_since + quiet, self.timeout_keep_alive_handler)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and not self.flow.write_paused:  # else more is to be answered or to be read
+            self._wait_for_request()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._named_bytes = self._bytes_without_end = 0
         if self.cycle is not None:
             self._start_timer(self.body_seconds)
+        if self._place.state == "idle":
+            self._place.set_state("head")
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
+        self._count(len(name) + len(value) if len(self.headers) < _MOST_HEADERS else _HEAD_BYTES + 1)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._start_timer(self.body_seconds + _REFUSAL_SECONDS)
-        super().on_headers_complete()
+        if not self._asks_for_upgrade:
+            super().on_headers_complete()
+            self._place.set_state("busy")
+            if self._place.connections.quiet_seconds is not None:
+                self.end_soon()
 
     def on_body(self, body: bytes) -> None:
         self._bytes_without_end = 0
-        super().on_body(body)
+        self._pieces.append(body)
+
+    def _hand_over_body(self) -> None:
+        """Add the pieces to the body at once. uvicorn would copy 64 KiB for each, which may be a single byte."""
+        if self._pieces:
+            super().on_body(b"".join(self._pieces))
+            self._pieces = []
 
     def on_message_complete(self) -> None:
+        if self._asks_for_upgrade:
+            return
+        self._hand_over_body()
         self._cancel_timer()
         self._bytes_without_end = 0
         super().on_message_complete()
@@ -106,7 +162,12 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         # The parser reports a header line only at its end, so count the bytes of an unfinished line here.
         self._bytes_without_end += len(data)
         before = self._bytes_without_end
-        super().data_received(data)
+        self._unparsed = memoryview(data)
+        while self._unparsed:
+            self._parsed, self._unparsed = self._unparsed, memoryview(b"")
+            super().data_received(self._parsed)  # type: ignore[arg-type]
+        self._parsed = self._unparsed
+        self._hand_over_body()
         if self._bytes_without_end == before > _HEAD_BYTES and not self._is_over:
             self._refuse(431, _LONG_HEAD)
 
@@ -116,10 +177,30 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         else:
             self._refuse(400, MALFORMED)
 
+    @property
+    def _asks_for_upgrade(self) -> bool:
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
     def _unsupported_upgrade_warning(self) -> None:
-        """Refuse an upgrade with a body: the parser stops there and would read the body as the next request."""
-        if any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
-            self._refuse(501, "This server does not upgrade connections. Send the request without `Upgrade`.")
+        """Parse the head again without `Upgrade`, then the rest: the parser stops behind the head of an upgrade.
+
+        A server may ignore the request to upgrade (RFC 9110, section 7.8). Java's client sends it by default.
+        """
+        stop: Any = sys.exception()
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":  # what follows is for a tunnel, and not HTTP
+            self._is_over, self.cycle.keep_alive = True, False
+            return
+        head = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        head += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        self._unparsed = self._parsed[stop.args[0] :]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        self.parser.feed_data(b"\r\n".join([*head, b"", b""]))
+
+    def _wait_for_request(self) -> None:
+        self._idle_since = self.loop.time()
+        self._place.set_state("idle")
 
     def _count(self, size: int) -> None:
         self._named_bytes += size
@@ -140,7 +221,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
                 return
             cycle.disconnected = True  # the endpoint that reads this body must not answer it
             cycle.message_event.set()
-        self.transport.write(_encode_refusal(status, reason))
+        self.transport.write(encode_refusal(Refused(status, reason, closes=True)))
         if self.transport.can_write_eof():
             self.transport.write_eof()  # closing with unread data would discard the answer
         self.loop.call_later(_LINGER_SECONDS, self._close)
@@ -183,9 +264,10 @@ class _TimedHttpProtocol(HttpToolsProtocol):
             self.transport.abort()
 
 
-def _encode_refusal(status: int, reason: str) -> bytes:
+def encode_refusal(refused: Refused) -> bytes:
     """A complete HTTP answer as bytes, for a connection without a valid request."""
-    answer = error_response({"path": ""}, Refused(status, reason, closes=True))
+    answer = error_response({"path": ""}, refused)
     headers = [*answer.raw_headers, *COMMON_HEADERS]
     head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() + head + b"\r\n" + bytes(answer.body)
+    line = f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}\r\n"
+    return line.encode() + head + b"\r\n" + bytes(answer.body)

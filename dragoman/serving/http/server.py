@@ -5,35 +5,65 @@ when they are loaded. The states of a server are those of `Service.state`:
 
 - starting: the lifespan of the application warms up the models. The socket is not listening yet.
 - ok: the server answers.
+  SIGHUP reloads the models and keys, one reload at a time.
 - draining: after SIGTERM, `/readyz` is 503. The server still accepts connections for a moment, then finishes the
   requests in progress, for at most `drain_seconds`.
 """
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from dragoman.errors import ConfigError
-from dragoman.serving.http.protocol import protocol_with
+from dragoman.errors import ConfigError, DragomanError
+from dragoman.serving.http.connections import Connections, Listener, Place, connection_limit
+from dragoman.serving.http.protocol import encode_refusal, make_protocol
+from dragoman.serving.http.refusals import Refused
 from dragoman.serving.service import Service
 
+_log = logging.getLogger("dragoman.serving")
 # How long an idle connection stays open.
 _KEEP_ALIVE_SECONDS = 20
 # How often a draining server checks whether files are still unfinished.
 _FILES_SECONDS = 0.2
-# Connections that may wait in the kernel, and how many of them are accepted in a row.
-_BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
+# How long a stopping server keeps a connection open for another request. Each answer tells the client to close it.
+_QUIET_SECONDS = 1.0
+_NO_PLACE = Refused(503, "The server has too many connections. Try again later.", 5, closes=True)
 # Longest time that a lane's thread holds the interpreter while the event loop waits for it, after each system call.
 _SWITCH_SECONDS = 0.0005
+
+Reload = Callable[[], Awaitable[None]]
+"""Loads models and keys, and replaces those served. It raises an error if nothing was changed."""
+
+
+@contextlib.contextmanager
+def hold_reloads() -> Iterator[None]:
+    """Hold SIGHUP back in this block, until a server listens: a reload during the start would end the process."""
+    if not _can_reload():
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+
+
+def _can_reload() -> bool:
+    """Whether SIGHUP reloads: not on Windows, and not if it is ignored, as under nohup."""
+    return hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -49,16 +79,81 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return found
 
 
+@contextlib.contextmanager
+def bind_unix_socket(path: Path) -> Iterator[socket.socket]:
+    """Bind a socket to a path, for processes of the same user or group, and remove it at the end.
+
+    A socket that nobody listens on is replaced. Raises ConfigError if the path is in use or not available.
+    """
+    try:
+        found = socket.socket(socket.AF_UNIX)
+        if path.exists() and _is_abandoned(path):
+            path.unlink()
+        umask = os.umask(0o117)
+        try:
+            found.bind(str(path))
+        finally:
+            os.umask(umask)
+        own = path.lstat().st_ino
+    except (OSError, AttributeError) as error:  # Windows has no AF_UNIX
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot serve at {path}: {reason}. Choose another `--unix-socket`.") from None
+    try:
+        yield found
+    finally:
+        found.close()
+        with contextlib.suppress(OSError):
+            if path.lstat().st_ino == own:  # else a new server has replaced it
+                path.unlink()
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether nobody listens on the socket at a path. Raises OSError if the path is not a socket."""
+    if not path.is_socket() or path.is_symlink():
+        raise OSError(errno.EEXIST, "it exists and is not a socket")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except BlockingIOError:  # its queue is full
+            pass
+    return False
+
+
 def url_of_socket(found: socket.socket) -> str:
-    """The URL of a bound socket."""
-    host, port = found.getsockname()[:2]
+    """The URL of a bound socket, or ``unix:`` and its path."""
+    if isinstance(name := found.getsockname(), str):
+        return f"unix:{name}"
+    host, port = name[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready: Callable[[], None]) -> None:
+def run_server(
+    app: ASGIApp,
+    service: Service,
+    found: socket.socket,
+    when_ready: Callable[[], None],
+    reload: Reload | None = None,
+    is_trusted: Callable[[str], bool] = lambda peer: False,
+) -> None:
     """Serve until a signal stops the process. Requests in progress are finished if the time limit allows.
 
     The process should end afterwards, because SIGTERM is ignored from then on. Raises KeyboardInterrupt after SIGINT.
+
+    Parameters
+    ----------
+    app, service
+        The application and its service.
+    found
+        A bound socket.
+    when_ready
+        Called when the server listens.
+    reload
+        Called after SIGHUP. It raises DragomanError if nothing was changed.
+    is_trusted
+        Whether a peer is a proxy, which may open as many connections as all other clients together.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
 
@@ -68,10 +163,14 @@ def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready:
         gc.freeze()
         when_ready()
 
-    server = Server(app, service, ready)
+    server = Server(app, service, ready, reload, is_trusted)
     server.run(sockets=[found])
     if server.was_interrupted:
         raise KeyboardInterrupt
+
+
+def _has_terminal() -> bool:
+    return any(map(os.isatty, range(3)))
 
 
 class Server(uvicorn.Server):
@@ -82,11 +181,17 @@ class Server(uvicorn.Server):
     drops the work in progress.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, when_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        when_ready: Callable[[], None] = lambda: None,
+        reload: Reload | None = None,
+        is_trusted: Callable[[str], bool] = lambda peer: False,
+    ) -> None:
         settings = service.settings
         config = uvicorn.Config(
             app,
-            http=protocol_with(settings.body_seconds),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -94,22 +199,40 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=_ACCEPTED_AT_ONCE,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
-        self._service, self._when_ready = service, when_ready
+        self._service, self._when_ready, self._reload = service, when_ready, reload
+        self._reload_task: asyncio.Task[None] | None = None
+        self._must_reload, self._had_terminal = False, _has_terminal()
+        self._connections = Connections(connection_limit(settings.max_connections), is_trusted)
         self.was_interrupted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `when_ready`."""
-        await super().startup(sockets)
-        for one in sockets or ():  # asyncio's backlog is also its number of accepts in a row: too many block the loop
-            one.listen(_BACKLOG)
+        await super().startup([])
+        refusal = encode_refusal(_NO_PLACE)
+        self._listeners = [Listener(one, self._connections, self._make_protocol, refusal) for one in sockets or ()]
         if self.started:
+            for one in self._listeners:
+                one.start()
             self._when_ready()
+            if self._reload is not None and _can_reload():
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._handle_hangup)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+
+    def _make_protocol(self, place: Place) -> asyncio.Protocol:
+        state = {"server_state": self.server_state, "app_state": self.lifespan.state}
+        return make_protocol(place, self._service.settings.body_seconds, config=self.config, **state)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, answer the requests that arrived, and close the connections."""
+        self._connections.quiet_seconds = self._connections.quiet_seconds or 0.0
+        for one in self._listeners:
+            await one.stop()
+        await super().shutdown([])
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -135,12 +258,35 @@ class Server(uvicorn.Server):
             return
         self._service.state = "draining"
         self.was_interrupted = sig == signal.SIGINT
+        self._connections.quiet_seconds = 0.0 if self.was_interrupted else _QUIET_SECONDS
+        connections: list[Any] = list(self.server_state.connections)
+        for connection in connections:
+            connection.end_soon()
         if sig == signal.SIGINT:
             self.should_exit = True
             return
         delay = self._service.settings.drain_delay_seconds
         loop = asyncio.get_running_loop()
         loop.call_later(delay, self._leave, loop.time() + delay + self._service.settings.drain_seconds)
+
+    def _handle_hangup(self) -> None:
+        """Start a reload, or request another one after it. A closed terminal also sends SIGHUP, and ends the server."""
+        if self._had_terminal and not _has_terminal():
+            self.handle_exit(signal.SIGTERM, None)
+            return
+        self._must_reload = True
+        if self._reload_task is None or self._reload_task.done():
+            self._reload_task = asyncio.get_running_loop().create_task(self._run_reloads())
+
+    async def _run_reloads(self) -> None:
+        while self._must_reload and self._reload is not None and self._service.state == "ok":
+            self._must_reload = False
+            try:
+                await self._reload()
+            except DragomanError as error:
+                _log.warning("reloading failed, and nothing was changed: %s", error)
+            except Exception:
+                _log.exception("reloading failed, and nothing was changed")
 
     def _leave(self, latest: float) -> None:
         """Stop accepting connections, or try again later if files are unfinished or not downloaded.

@@ -36,7 +36,8 @@ _ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\
 _PLACEHOLDER = "\ufffc"
 _ATTRIBUTE = re.compile(r"""(?<=[\s"'/])([^\s"'<>/=]+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]*)""")
 _CHARSET = re.compile(r"""((?:charset|encoding)\s*=\s*["']?)(?!utf-?8\b)[^\s"';>]+""", re.IGNORECASE)
-
+_LONGEST_DECLARING = 100_000
+"""Limit for the characters of a tag whose declarations are updated: a longer one would take the lock of Python."""
 _MOST_NESTED = 100
 """Limit for nested inline tags: placing markers takes time for each pair of a tag and a text inside it."""
 
@@ -103,6 +104,14 @@ def escape_text(text: str) -> str:
     return escape(text, quote=False)
 
 
+def _unescape(text: str) -> str:
+    """Replace character references, except in a text with a number that no character has."""
+    try:
+        return unescape(text)
+    except ValueError:  # more than 4,300 digits
+        return text
+
+
 def read_markup(page: str, rules: MarkupRules) -> MarkedPage:
     """Split a page into blocks. Never fails, and the parts joined are the page. Time is linear in its length."""
     found = MarkedPage()
@@ -147,7 +156,7 @@ def _declared(tag: Tag, src_lang: str, tgt_lang: str) -> str:
             return match[0]
         return f"{match[1]}{match[2]}{match[3].replace(value, tgt_lang)}"
 
-    return _ATTRIBUTE.sub(attribute, tag.raw) if tag.attributes else tag.raw
+    return _ATTRIBUTE.sub(attribute, tag.raw) if tag.attributes and len(tag.raw) <= _LONGEST_DECLARING else tag.raw
 
 
 def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
@@ -181,9 +190,8 @@ def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iter
 
 
 def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
-    texts = [event.raw for event in events if event.kind == "text"]
-    if not any(map(str.isalpha, unescape("".join(texts)))):
-        found.parts += [event.raw for event in events]
+    if not any(event.kind == "text" and any(map(str.isalpha, _unescape(event.raw))) for event in events):
+        found.parts.append("".join(event.raw for event in events))
         return
     marked = _extract_markers(events)
     if marked is None:
@@ -198,7 +206,7 @@ def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
 def _add_run(event: Tag, found: MarkedPage) -> None:
     """Add one event of a badly nested block: a text with letters is translated, all else is kept."""
     text = event.raw.strip(" \t\n\r\f")
-    plain = _SPACE.sub(" ", unescape(text))
+    plain = _SPACE.sub(" ", _unescape(text))
     if event.kind != "text" or not any(map(str.isalpha, plain)):
         found.parts.append(event.raw)
         return
@@ -217,7 +225,7 @@ def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
     for event in events:
         text = ""
         if event.kind == "text":
-            text = _SPACE.sub(" ", unescape(event.raw))
+            text = _SPACE.sub(" ", _unescape(event.raw))
             text = text[1:] if ends_in_space and text[:1] == " " else text
         elif event.kind == "start":
             if len(tags) >= _MOST_NESTED:

@@ -20,6 +20,8 @@ _EQUALS = re.compile(r"[ \t\n\f\r]*=[ \t\n\f\r]*")
 _UNQUOTED = re.compile(r"[^ \t\n\f\r>]*")
 _COMMENT_END = re.compile(r"--!?>")
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{0,40});")
+_NEEDED = frozenset("class content charset http-equiv lang translate xml:lang".split())
+_LONGEST_NEEDED = max(map(len, _NEEDED))
 _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title".split())
 
 
@@ -27,7 +29,8 @@ class Tag(NamedTuple):
     """A stretch of a page.
 
     The kind "empty" is an element without an end tag, or an entity that HTML does not know. "other" is markup without
-    text: comments, declarations, scripts. `name` and the names of `attributes` are in lower case.
+    text: comments, declarations, scripts. `name` and the names of `attributes` are in lower case. `attributes` has only
+    those that translation needs, because a page may have millions.
     """
 
     kind: TagKind
@@ -63,9 +66,12 @@ def _texts(text: str) -> Iterator[Tag]:
     start = 0
     for entity in _ENTITY.finditer(text):
         if f"{entity[1]};" not in html5:
-            yield from (Tag("text", text[start : entity.start()]), Tag("empty", entity.group()))
+            if start < entity.start():
+                yield Tag("text", text[start : entity.start()])
+            yield Tag("empty", entity.group())
             start = entity.end()
-    yield Tag("text", text[start:])
+    if start < len(text):
+        yield Tag("text", text[start:])
 
 
 def _tag_at(page: str, place: int, xml: bool) -> Tag | None:
@@ -94,7 +100,7 @@ def _tag_at(page: str, place: int, xml: bool) -> Tag | None:
 def _element_tag(page: str, place: int, start: int, kind: TagKind) -> Tag:
     name = _match_text(_NAME, page, start)
     stop = start + len(name)
-    attributes: list[tuple[str, str]] = []
+    attributes: dict[str, str] = {}
     while True:
         between = _match_text(_BETWEEN, page, stop)
         stop += len(between)
@@ -102,7 +108,7 @@ def _element_tag(page: str, place: int, start: int, kind: TagKind) -> Tag:
             return Tag("other", page[place:])
         if page[stop] == ">":
             empty = kind == "start" and between[-1:] == "/"
-            return Tag("empty" if empty else kind, page[place : stop + 1], name.lower(), tuple(attributes))
+            return Tag("empty" if empty else kind, page[place : stop + 1], name.lower(), tuple(attributes.items()))
         key = _match_text(_ATTRIBUTE_NAME, page, stop)
         stop += len(key)
         equals = _EQUALS.match(page, stop)
@@ -118,7 +124,8 @@ def _element_tag(page: str, place: int, start: int, kind: TagKind) -> Tag:
             else:
                 value = _match_text(_UNQUOTED, page, stop)
                 stop += len(value)
-        attributes.append((key.lower(), value))
+        if len(key) <= _LONGEST_NEEDED and key.lower() in _NEEDED:
+            attributes[key.lower()] = value
 
 
 def _match_text(pattern: re.Pattern[str], text: str, place: int) -> str:

@@ -5,8 +5,10 @@ logarithmic factor for cuts inside words.
 """
 
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 _CLOSERS = "\"'”’»›)\\]}）」』】〕》〉"
@@ -25,6 +27,7 @@ _ABBREVIATIONS = frozenset(
     ).split()
 )
 _CONTEXT_CHARS = 16
+_SEARCHED_CHARS = 100_000
 _MAX_MARKS = 8
 
 
@@ -70,20 +73,25 @@ def separator_after(segments: Sequence[Segment], index: int, translation: str) -
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, each with the white space after it. Line breaks end a sentence too."""
-    return _cut(text, (end for start, stop in _lines(text) for end in _sentence_ends(text, start, stop)))
+    return list(cut_at(text, sentence_ends(text)))
+
+
+def sentence_ends(text: str) -> Iterator[int]:
+    """Where the sentences of a text end, after the white space that follows them. Some positions may be repeated."""
+    return (end for start, stop in _lines(text) for end in _sentence_ends(text, start, stop))
 
 
 def _lines(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each line, including its line break and the white space after it."""
     start = 0
-    for match in _BREAK.finditer(text):
+    for match in find_all(_BREAK, text):
         yield start, match.end()
         start = match.end()
     yield start, len(text)
 
 
 def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
-    for match in _END.finditer(text, start, stop):
+    for match in find_all(_END, text, start, stop):
         space = _SPACE.match(text, match.end(), stop)
         after = space.end() if space else match.end()
         wide = any(char in _WIDE_ENDS for char in match.group())
@@ -108,42 +116,48 @@ def _continues(text: str, mark: re.Match[str], after: int) -> bool:
     return is_initial or is_ordinal or word.lower() in _ABBREVIATIONS
 
 
-def _cut(text: str, ends: Iterable[int]) -> list[str]:
+def find_all(pattern: re.Pattern[str], text: str, start: int = 0, stop: int = sys.maxsize) -> Iterator[re.Match[str]]:
+    """The matches in a text, searched in short calls, because other threads have to wait for a call. Few are cut."""
+    for first in range(start, min(stop, len(text)), _SEARCHED_CHARS):
+        yield from pattern.finditer(text, first, min(stop, first + _SEARCHED_CHARS))
+
+
+def cut_at(text: str, ends: Iterable[int]) -> Iterator[str]:
     """The non-empty parts of a text that end at the given increasing positions."""
-    parts: list[str] = []
     start = 0
-    for end in (*ends, len(text)):
+    for end in chain(ends, (len(text),)):
         if end > start:
-            parts.append(text[start:end])
+            yield text[start:end]
             start = end
-    return parts
 
 
-def _cut_clauses(text: str) -> list[str]:
-    ends = (m.end() for m in _CLAUSE.finditer(text) if m.group()[-1].isspace() or m.group()[-1] in _WIDE_CLAUSES)
-    return _cut(text, ends)
+def _cut_clauses(text: str) -> Iterator[str]:
+    ends = (m.end() for m in find_all(_CLAUSE, text) if m.group()[-1].isspace() or m.group()[-1] in _WIDE_CLAUSES)
+    return cut_at(text, ends)
 
 
-def _cut_words(text: str) -> list[str]:
-    return _cut(text, (match.end() for match in _SPACE.finditer(text)))
+def _cut_words(text: str) -> Iterator[str]:
+    return cut_at(text, (match.end() for match in find_all(_SPACE, text)))
 
 
-def _cut_halves(text: str) -> list[str]:
+def _cut_halves(text: str) -> Iterator[str]:
     """Two halves. The second does not start with a combining mark of the character before."""
     half = middle = len(text) // 2
     while middle < min(half + _MAX_MARKS, len(text) - 1) and _belongs_together(text[middle - 1 : middle + 1]):
         middle += 1
-    return _cut(text, [middle])
+    return cut_at(text, [middle])
 
 
 def _belongs_together(two: str) -> bool:
     return unicodedata.category(two[1]).startswith("M") or "\u200d" in two
 
 
-_CUTS: tuple[Callable[[str], list[str]], ...] = (_cut_clauses, _cut_words, _cut_halves)
+_CUTS: tuple[Callable[[str], Iterator[str]], ...] = (_cut_clauses, _cut_words, _cut_halves)
 
 
-def _fit(text: str, length: Callable[[str], int], limit: int, cuts: Sequence[Callable[[str], list[str]]]) -> list[str]:
+def _fit(
+    text: str, length: Callable[[str], int], limit: int, cuts: Sequence[Callable[[str], Iterator[str]]]
+) -> list[str]:
     """Cut a text in the first of the ways that is fine enough, and join neighbouring parts up to the limit."""
     if len(text) <= 1 or length(text.strip()) <= limit:
         return [text]
@@ -155,19 +169,18 @@ def _fit(text: str, length: Callable[[str], int], limit: int, cuts: Sequence[Cal
     return [piece for part in packed for piece in _fit(part, length, limit, finer)]
 
 
-def _pack(parts: Sequence[str], length: Callable[[str], int], limit: int) -> list[str]:
+def _pack(parts: Iterable[str], length: Callable[[str], int], limit: int) -> Iterator[str]:
     """Join neighbouring parts while the sum of their lengths is at most the limit."""
-    packed: list[list[str]] = []
+    group: list[str] = []
     left = 0
     for part in parts:
         size = length(part.strip())
-        if packed and size <= left:
-            packed[-1].append(part)
-            left -= size
-        else:
-            packed.append([part])
-            left = limit - size
-    return ["".join(group) for group in packed]
+        if group and size > left:
+            yield "".join(group)
+            group = []
+        left = (left if group else limit) - size
+        group.append(part)
+    yield "".join(group)
 
 
 def _segments(parts: Sequence[str]) -> list[Segment]:

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
+from dragoman.display import json_text
 from dragoman.files import disk_errors, write_file
 
 _LARGE_PERPLEXITY = 1e6
@@ -143,7 +144,7 @@ class RunLog:
         if not self._speaks:
             return
         with disk_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps({name: finite_or_none(value) for name, value in event.items()}) + "\n")
+            stream.write(f"{json_text(event)}\n")
         if self._board is not None:
             numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
             named = {f"{event['event']}/{name}": numbers[name] for name in numbers if name not in ("step", "epoch")}
@@ -168,11 +169,6 @@ def perplexity(nll: float) -> float:
 def _perplexity_text(value: float) -> str:
     """The perplexity in about eight characters, whatever its size."""
     return f"{value:8.2f}" if value < _LARGE_PERPLEXITY else f"{value:8.2e}"
-
-
-def finite_or_none(value: Any) -> Any:
-    """The value, or None for NaN and infinity, which JSON cannot hold."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _step_of(line: str) -> float:

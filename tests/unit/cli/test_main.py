@@ -168,9 +168,13 @@ ENDS: list[tuple[BaseException, int, str]] = [
     (DataError("two\nlines"), 2, "dragoman: two lines\n"),
     (KeyboardInterrupt(), 130, ""),
     (SystemExit(0), 0, ""),
-    (MemoryError(), 2, "dragoman: out of memory. For training, lower "),
-    (OutOfMemoryError("CUDA out of memory"), 2, "dragoman: out of memory. For training, lower "),
-    (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "dragoman: out of memory. For training, lower "),
+    (MemoryError(), 2, "dragoman: out of memory. Lower `inference."),
+    (OutOfMemoryError("CUDA out of memory"), 2, "dragoman: out of memory. Lower `inference."),
+    (
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        2,
+        "dragoman: out of memory. Lower `inference.",
+    ),
     (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "dragoman: no disk space is left for run/x. "),
     (
         PermissionError(errno.EACCES, "Permission denied", "run/x"),
@@ -188,6 +192,17 @@ def test_exceptions_become_an_exit_code_and_one_line(
     monkeypatch.setattr(command_line, "_abandon_stdout", lambda: None)
     assert command_line.run_command(["translate"]) == code
     assert capfd.readouterr().err.startswith(line)
+
+
+@pytest.mark.parametrize(("verb", "advice"), [("train", "Lower `train.micro"), ("import", "Use a smaller")])
+def test_advice_for_too_little_memory_is_that_of_the_verb(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str, advice: str
+) -> None:
+    monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(MemoryError()))
+    assert command_line.run_command([verb]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith(f"dragoman: out of memory. {advice}")
+    assert verb == "train" or "micro_batch_tokens" not in said
 
 
 def test_an_old_name_of_a_setting_prints_one_note(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

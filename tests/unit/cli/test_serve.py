@@ -20,6 +20,27 @@ from dragoman.cli.main import run_command
         (["MODEL", "--inference.n-best", "2"], "`--inference.n-best` is not a flag of `dragoman serve`."),
         (["MODEL", "--inference.mbr-samples", "4"], "`--inference.mbr-samples` is not a flag of `dragoman serve`."),
         (["MODEL", "--host", "nowhere.invalid"], "cannot serve at nowhere.invalid:5000: "),
+        (["en-de=MODEL", "--url-prefix", "a b"], "`--url-prefix` must be a path such as /mt, but is a b."),
+        (["en-de=MODEL", "--url-prefix", "/../x"], "`--url-prefix` must be a path such as /mt, but is /../x."),
+        (["en-de=MODEL", "--url-prefix", "v1"], "`--url-prefix` must not be /v1, because the server has other paths"),
+        (["MODEL", "--public-url", "example.org/mt"], "`--public-url` must be a URL such as https://example.org/mt, "),
+        (
+            ["MODEL", "--public-url", "https://x/mt?a=b"],
+            "`--public-url` must be a URL such as https://example.org/mt, ",
+        ),
+        (["MODEL", "--public-url", "https://u:p@x"], "`--public-url` must be a URL such as https://example.org/mt, "),
+        (["MODEL", "--public-url", "http://[x"], "`--public-url` must be a URL such as https://example.org/mt, "),
+        (["MODEL", "--trusted-proxies", "10.0.0.0/8,nowhere"], "`--trusted-proxies` must be addresses such as 127.0."),
+        (["MODEL", "--trusted-proxies", "10.0.0.1/8"], "`--trusted-proxies` must be addresses such as 127.0.0.1, 10."),
+        (["MODEL", "--cors", "example.org"], "`--cors` must be *, none, or origins such as https://example.org, "),
+        (["MODEL", "--cors", "https://x/path"], "`--cors` must be *, none, or origins such as https://example.org, "),
+        (["MODEL", "--cors", "https://x,,"], "`--cors` must be *, none, or origins such as https://example.org, "),
+        (["MODEL", "--access-log", "/"], "`--access-log` cannot write /: Is a directory. Choose another file."),
+        (["MODEL", "--unix-socket", "s", "--port", "1"], "`--unix-socket` and `--port` must not both be given. Leave"),
+        (["MODEL", "--unix-socket", "s", "--host", "h"], "`--unix-socket` and `--host` must not both be given. Leave"),
+        (["MODEL", "--unix-socket", "MODEL"], "cannot serve at MODEL: it exists and is not a socket. Choose another"),
+        (["MODEL", "--unix-socket", "MODEL/x/y"], "cannot serve at MODEL/x/y: No such file or directory. Choose"),
+        (["MODEL", "--unix-socket", "MODEL" + "y" * 90], f"cannot serve at MODEL{'y' * 90}: AF_UNIX path too long. "),
         ([], "MODEL is missing."),
     ],
 )
@@ -28,7 +49,8 @@ def test_mistakes_are_one_line(
 ) -> None:
     pytest.importorskip("uvicorn")
     known = [one.replace("MODEL", str(model_folder)) for one in arguments]
-    assert run_command([*["serve", *known], *([] if "--host" in known or "--port" in known else ["--port", "0"])]) == 2
+    has_address = {"--host", "--port", "--unix-socket"} & set(known)
+    assert run_command([*["serve", *known], *([] if has_address else ["--port", "0"])]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     expected = message if message == "MODEL is missing." else message.replace("MODEL", str(model_folder))

@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
+
+from dragoman.devices.threads import num_cpu_threads
 
 PROGRAM = """
 from dragoman.devices.threads import compute_on_one_thread, num_cpu_threads
@@ -27,3 +30,11 @@ def test_the_number_before_torch_is_imported_is_that_of_torch(wanted: str) -> No
     predicted, by_torch, *alone = map(int, done.stdout.split())
     assert predicted == by_torch
     assert alone == [1, 1]
+
+
+def test_the_number_while_another_thread_imports_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first `/inspect` of a server imports torch for seconds, beside the translations of others."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    before = num_cpu_threads()
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    assert num_cpu_threads() == before

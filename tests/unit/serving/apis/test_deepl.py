@@ -1,8 +1,14 @@
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+
+from dragoman.serving.app import make_app
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.service import Service
 
 
 def ask(client: TestClient, **fields: Any) -> Any:
@@ -61,6 +67,35 @@ def test_lines_and_splitting_tags_of_xml(client: TestClient, sent: str, fields: 
     assert ask(client, text=[sent], tag_handling="xml", **fields)[0]["text"] == expected
 
 
+def test_old_clients_send_the_fields_in_the_query_and_the_key_in_a_field(
+    make_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    (tmp_path / "keys").write_text("secret\n")
+    fields = {"text": ["a", "b"], "target_lang": "DE", "source_lang": "EN", "auth_key": "secret"}
+    with TestClient(make_app(make_service(), Keys(tmp_path / "keys", 0))) as client:
+        answers = [
+            client.get("/v2/translate", params=fields),
+            client.post("/v2/translate", params=fields),
+            client.post("/v2/translate", data=fields),
+            client.post("/v2/translate", json=fields),
+        ]
+        assert [answer.status_code for answer in answers] == [200] * 4
+        assert [one["text"] for one in answers[0].json()["translations"]] == ["a [de]", "b [de]"]
+        assert {answer.text for answer in answers} == {answers[0].text}
+        wrong = client.get("/v2/translate", params=fields | {"auth_key": "x"})
+        assert (wrong.status_code, wrong.json()) == (403, {"message": "Invalid API key", "detail": ""})
+        assert client.get("/v2/usage?auth_key=secret").status_code == 200
+
+
+def test_line_breaks_without_a_sentence_end(client: TestClient) -> None:
+    sent = ["  a \r\n \n b", "a  b", "\na\u2028 b\n"]
+    assert [one["text"] for one in ask(client, text=sent, split_sentences="nonewlines")] == [
+        "  a b [de]",
+        "a  b [de]",
+        " a\u2028 b [de] ",
+    ]
+
+
 def test_languages_and_usage(client: TestClient) -> None:
     sources = client.get("/v2/languages", params={"type": "source"}).json()
     assert {"language": "EN", "name": "English", "supports_formality": False} in sources
@@ -79,6 +114,22 @@ def test_languages_and_usage(client: TestClient) -> None:
         ({"text": ["a"], "target_lang": "XX"}, "Value for 'target_lang' not supported."),
         ({"text": ["a"], "tag_handling": "md"}, "Value for 'tag_handling' not supported."),
         ({"text": ["a"], "split_sentences": "2"}, "Value for 'split_sentences' not supported."),
+        (
+            {"text": ["a"], "custom_instructions": ["Be brief"]},
+            "Value for 'custom_instructions' not supported: this server has no custom instructions. Leave it out.",
+        ),
+        (
+            {"text": ["a"], "style_id": "x"},
+            "Value for 'style_id' not supported: this server has no style rules. Leave it out.",
+        ),
+        (
+            {"text": ["a"], "style_rule": "x"},
+            "Value for 'style_rule' not supported: this server has no style rules. Leave it out.",
+        ),
+        (
+            {"text": ["a"], "ignore_tags": "a," * 1001},
+            "Value for 'ignore_tags' not supported: it may have at most 1000 tags.",
+        ),
         ({"text": [5]}, "Invalid request: text must be a string or a list of strings"),
         ({"text": ["a"] * 4}, "Invalid request: request (4) exceeds text limit (3)"),
     ],

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import shutil
@@ -230,7 +231,7 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
 
 
 def test_guesses_of_keys_are_limited(make_service: Callable[..., Service], tmp_path: Path) -> None:
-    """Sequential and concurrent guesses are limited. A key used before still works."""
+    """Guesses are limited per address. A key that was accepted before still works from any address."""
     (tmp_path / "keys").write_text("secret\nother\n")
     sent = {"q": "a", "source": "en", "target": "de"}
     app = make_app(make_service(), Keys(tmp_path / "keys", 0))
@@ -346,3 +347,15 @@ def test_invalid_numbers_are_refused(client: TestClient, number: str) -> None:
         400,
         "Invalid request: alternatives parameter is not a number",
     )
+
+
+def test_a_whole_number_with_a_point_is_an_integer(client: TestClient) -> None:
+    """JSON has one type for numbers, and PHP and Lua may write 1 as 1.0."""
+    fields = {"q": "x", "source": "en", "target": "de"}
+    answers = [client.post("/translate", json=fields | {"alternatives": number}).json() for number in (1.0, 1)]
+    assert answers[0] == answers[1]
+    assert len(answers[0]["alternatives"]) == 1
+    for number in (0.5, 1e300, float("inf")):
+        content = json.dumps(fields | {"alternatives": number})
+        refused = client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+        assert refused.status_code == 400, number

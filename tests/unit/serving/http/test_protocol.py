@@ -69,15 +69,16 @@ def test_malformed_requests_are_refused_in_json(address: str, sent: bytes) -> No
         b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + LONG + b"\r\n\r\n",
         b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + LONG * 6,
         b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"X: aaaaaaaa\r\n" * 10_000 + b"\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"X:\r\n" * 128 + b"\r\n",
         b"GET /livez?" + LONG + b" HTTP/1.1\r\nHost: x\r\n\r\n",
         CHUNKED + b"1;" + LONG * 6 + b"\r\n{\r\n0\r\n\r\n",
         CHUNKED + b"1\r\n{\r\n0\r\nX: " + LONG * 6 + b"\r\n\r\n",
         CHUNKED + b"1\r\n{\r\n0\r\n" + b"X: aaaaaaaa\r\n" * 10_000 + b"\r\n",
     ],
-    ids=["header", "header-without-end", "headers", "address", "chunk", "trailer", "trailers"],
+    ids=["header", "header-without-end", "headers", "many-headers", "address", "chunk", "trailer", "trailers"],
 )
 def test_long_heads_are_refused_whatever_their_chunks(address: str, sent: bytes, at_once: int) -> None:
-    said = {"error": "The head of the request may have at most 65536 bytes. Send shorter headers."}
+    said = {"error": "The head of the request may have at most 65536 bytes and 128 headers. Send shorter headers."}
     assert answers_to(address, sent, at_once) == [(431, said)]
 
 
@@ -85,6 +86,7 @@ def test_heads_within_the_limit_and_pipelined_requests_are_answered(address: str
     last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     head = last + b"X: " + b"a" * 65_000 + b"\r\n\r\n"
     for at_once in (1000, 10**6):
+        assert answers_to(address, last + b"X:\r\n" * 126 + b"\r\n", at_once) == [(200, {"status": "ok"})]
         assert answers_to(address, head, at_once) == [(200, {"status": "ok"})]
     many = LIVE * 5000 + last + b"\r\n"  # the server reads many of them, and a part of another, in one chunk
     assert answers_to(address, many, 10**6) == [(200, {"status": "ok"})] * 5001
@@ -99,10 +101,30 @@ def test_requests_before_a_malformed_one_are_answered(address: str) -> None:
     assert answers_to(address, whole * 2 + b"GARBAGE\r\n\r\n", 10**6) == [answer] * 2
 
 
-def test_an_upgrade_is_refused_and_its_body_is_not_parsed_as_a_request(address: str) -> None:
-    head = POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n" % len(LIVE)
-    ((status, answer),) = answers_to(address, head + LIVE, len(head))
-    assert (status, answer["error"][:45]) == (501, "This server does not upgrade connections. Sen")
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+LAST = LIVE[:-2] + b"Connection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("at_once", [7, 10**6])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"%bContent-Length: %d\r\n\r\n%b" % (POST + UPGRADE, len(SENT), SENT),
+        b"%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (CHUNKED[:-2] + UPGRADE, len(SENT), SENT),
+    ],
+    ids=["length", "chunked"],
+)
+def test_an_upgrade_is_ignored_and_its_body_is_read(address: str, sent: bytes, at_once: int) -> None:
+    answers = [(200, {"translatedText": "Hello [de]"}), (200, {"status": "ok"})]
+    assert answers_to(address, sent + LAST, at_once) == answers
+
+
+def test_requests_after_an_upgrade_are_answered(address: str) -> None:
+    asking = LIVE[:-2] + UPGRADE + b"\r\n"
+    assert answers_to(address, asking * 50 + LAST, 10**6) == [(200, {"status": "ok"})] * 51
+    assert answers_to(address, LAST[:-2] + UPGRADE + b"\r\n" + LIVE, 10**6) == [(200, {"status": "ok"})]
+    tunnel = b"CONNECT /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert [status for status, _ in answers_to(address, tunnel + LIVE, 10**6)] == [405]
 
 
 def test_the_charset_of_a_form_is_ignored(address: str) -> None:

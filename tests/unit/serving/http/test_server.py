@@ -22,7 +22,9 @@ import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.serving.app import make_app
+from dragoman.serving.http.bodies import BodyMemory
 from dragoman.serving.http.keys import Keys
+from dragoman.serving.http.refusals import Refused
 from dragoman.serving.http.server import Server, bind_socket
 from dragoman.serving.service import Service
 
@@ -128,6 +130,19 @@ def test_large_bodies_are_refused_before_they_are_read(address: str) -> None:
         assert receive_all(unannounced).startswith(b"HTTP/1.1 413")
 
 
+def test_a_client_that_sends_on_after_a_refusal_receives_it(address: str) -> None:
+    """A proxy sends the whole body, and answers 502 itself if the connection is reset before."""
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"
+    with open_connection(address) as connection:
+        try:
+            connection.sendall(head + b"x" * 8_000_000)
+            time.sleep(0.1)
+            answer = receive_all(connection)
+        except ConnectionError:
+            answer = b"reset"
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
 def is_alive(connection: socket.socket) -> bool:
     """Whether /livez answers. Its answer ends with a line end."""
     content = b""
@@ -218,26 +233,45 @@ def test_an_endless_head_is_cut_off(address: str) -> None:
 
 
 def test_unfinished_uploads_stay_within_the_memory_limit(make_service: Callable[..., Service], serving: Any) -> None:
+    """One address may take the memory of four of the largest files."""
     with serving(make_service(max_file_bytes=100_000, max_body_bytes=1000)) as address:
         head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=x\r\n"
-        part = head + b"Content-Length: 100000\r\n\r\n" + b"x" * 99_000
+        form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+        part = head + b"Content-Length: 100000\r\n\r\n" + form + b"x" * (99_000 - len(form))
         with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(open_connection(address)) for _ in range(16)]
+            held = [stack.enter_context(open_connection(address)) for _ in range(4)]
             for connection in held:
                 connection.sendall(part)
             time.sleep(0.3)
             with open_connection(address) as another:
                 another.sendall(part)
                 refused = receive_all(another)
-            assert refused.startswith(b"HTTP/1.1 503")
+            assert refused.startswith(b"HTTP/1.1 429")
             assert b"Retry-After: 5" in refused.title()
             small = {"q": "a", "source": "en", "target": "de"}
             assert ask(address, "/translate", small) == (200, {"translatedText": "a [de]"})
         time.sleep(0.3)
         with open_connection(address) as later:
             later.sendall(part + b"x" * 1000)
-            later.shutdown(socket.SHUT_WR)
-            assert receive_all(later).startswith(b"HTTP/1.1 400"), "it was read, and is not a form"
+            assert later.recv(65536).startswith(b"HTTP/1.1 400"), "it was read, and is not a form"
+
+
+def test_the_memory_for_bodies_is_shared_by_all_clients() -> None:
+    memory = BodyMemory(1_000_000)
+    with contextlib.ExitStack() as stack:
+        takes = [stack.enter_context(memory.share(b"%d" % number)) for number in range(5)]
+        for take in takes[:4]:
+            take(250_000)
+        with pytest.raises(Refused) as busy:
+            takes[4](250_000)
+        assert busy.value.status == 503
+    with memory.share(b"4") as take:
+        take(250_000)
+        with pytest.raises(Refused) as slow, memory.share(b"4") as second:
+            second(70_000)
+        assert slow.value.status == 429
+        with memory.share(b"4") as short:
+            short(1000)  # clients behind a proxy may share an address
 
 
 def test_a_full_server_refuses_with_retry_after(make_service: Callable[..., Service], serving: Any) -> None:

@@ -84,6 +84,13 @@ def test_tags_that_are_not_nested_stay_where_they_are():
     assert copied(page) == page
 
 
+@pytest.mark.parametrize("page", ["<p>one &#{}; two</p>", "one <b>two</b> &#{};"])
+def test_a_reference_to_no_character_stays_text(page: str) -> None:
+    (text,) = read_markup(page.format("1" * 5000), HTML).texts
+    assert "one" in text.text
+    assert "1" * 5000 in text.text
+
+
 def test_escaped_text_stays_escaped():
     assert texts("<p>&lt;script&gt; a &#60;b&#62; &amp;lt; &nope;</p>") == ["<script> a <b> &lt;"]
     assert copied("<p>&lt;script&gt; a &#60;b> &amp;lt;</p>") == "<p>&lt;script&gt; a &lt;b&gt; &amp;lt;</p>"

@@ -58,7 +58,12 @@ class Oracle(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.found.append(
-            Tag("start", self.get_starttag_text(), tag, tuple((name, value or "") for name, value in attrs))
+            Tag(
+                "start",
+                self.get_starttag_text(),
+                tag,
+                tuple((name, value or "") for name, value in attrs if name != "x"),
+            )
         )
 
 
@@ -67,7 +72,10 @@ class Oracle(HTMLParser):
     st.lists(
         st.tuples(
             st.sampled_from(["a", "B", "x-y", "p"]),
-            st.lists(st.sampled_from(["c", 'd="<e>"', "F='g\"'", "h=i", " \n"]), unique=True),
+            st.lists(
+                st.sampled_from(["class", 'content="<e>"', "Lang='g\"'", "translate=i", "x", 'x="lang=y"', " \n"]),
+                unique=True,
+            ),
         )
     )
 )
