@@ -24,7 +24,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -158,7 +158,7 @@ class FileTranslations:
         Parameters
         ----------
         file
-            The file, with one text. Its language pair is only checked here if its source language is given.
+            The file. Its language pair is only checked here if its source language is given.
         client
             Identifies the client for the limits (`Keys.client`).
 
@@ -170,12 +170,11 @@ class FileTranslations:
         request = file.translation
         if request.source != AUTO:
             self._service.path(request.source, request.target)
-        content = request.texts[0].encode("utf-8", "surrogatepass")
-        self._check_limits(client, len(content))
-        self._service.count_characters(len(request.texts[0]))
+        self._check_limits(client, len(file.content))
+        self._service.count_characters(file.num_chars)
         turn = next((job.turn for job in self._jobs.values() if job.client == client), None) or asyncio.Lock()
-        options, number = replace(request, texts=()), str(uuid.uuid4())
-        job = FileJob(number, file.name, file.media_type, client, options, content, len(content), turn)
+        number, size = str(uuid.uuid4()), len(file.content)
+        job = FileJob(number, file.name, file.media_type, client, request, file.content, size, turn)
         self._jobs[job.id] = job
         self._start_next()
         return job
@@ -328,12 +327,11 @@ class FileTranslations:
         """The translated text. Raises DataError for a file that is too large in some way, and Refused."""
         content, job.content, request = job.content, None, job.request
         assert content is not None
-        text = content.decode("utf-8", "surrogatepass")
+        text, document = await self._run_in_thread(job, _read_file, content, request.text_format)
         del content
-        document = await self._run_in_thread(job, _read_file, text, request.text_format)
         source = request.source
         if source == AUTO:
-            sample = " ".join(one.text for one in document.texts[:100])
+            sample = " ".join(one.text[:1000] for one in document.texts[:100])
             source = (await self._service.detect_for(sample, request.target)).language
         for number, model in enumerate(self._service.path(source, request.target)):
             document = await self._run_in_thread(job, request.text_format.read, text) if number else document
@@ -376,8 +374,12 @@ def _remove(job: FileJob) -> None:
             job.path.unlink()
 
 
-def _read_file(text: str, text_format: TextFormat) -> Document:
-    """Read a file. Raises DataError for too many parts, or too long ones: before they are made, if they are many."""
+def _read_file(content: bytes, text_format: TextFormat) -> tuple[str, Document]:
+    """The text of a file, and its parts.
+
+    Raises DataError for too many parts, or too long ones: before they are made, if they are many.
+    """
+    text = content.decode()
     counts: Counter[str] = Counter()
     longest = 0
     for name, length in text_format.measure(text):
@@ -389,7 +391,7 @@ def _read_file(text: str, text_format: TextFormat) -> Document:
         document = text_format.read(text)
         longest = max((len(one.text) for one in document.texts), default=0)
         if longest <= _LONGEST_TEXT:
-            return document
+            return text, document
     raise DataError(
         f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. "
         "Split it with <p>, or into subtitle cues."

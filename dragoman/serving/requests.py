@@ -78,11 +78,16 @@ class TranslationRequest:
 
 @dataclass(frozen=True, slots=True)
 class FileRequest:
-    """A file to translate. `name` and `media_type` describe the translated file."""
+    """A file to translate. `name` and `media_type` describe the translated file.
+
+    `content` is its text in UTF-8, with `num_chars` characters, and `translation` has no texts.
+    """
 
     name: str
     media_type: str
     translation: TranslationRequest
+    content: bytes
+    num_chars: int
 
 
 @dataclass(frozen=True, slots=True)

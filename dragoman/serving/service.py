@@ -234,8 +234,7 @@ class Service:
 
         Another language if the text is clearly written in that one. Raises Refused as `detect` does.
         """
-        await self._load_detector()
-        return self.detector.detect(text, _sources_for(self.models, target) or None)[0]
+        return (await self.detect(text, _sources_for(self.models, target) or None))[0]
 
     async def _load_detector(self) -> None:
         if self.detector.is_loaded:

@@ -3,6 +3,7 @@
 Most error messages are those of LibreTranslate.
 """
 
+import codecs
 import re
 
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
@@ -75,10 +76,12 @@ def parse_file(service: Service, fields: Fields, missing: str, default_source: s
     kind = ending.lower()
     if not dot or kind not in _FILE_FORMATS:
         raise Refused(400, "Invalid request: file format not supported")
+    content = upload.content.removeprefix(codecs.BOM_UTF8)
     try:
-        text = upload.content.decode("utf-8-sig")
+        num_chars = len(content.decode())
     except UnicodeDecodeError:
         raise Refused(400, "Invalid request: the file is not UTF-8. Save it as UTF-8.") from None
     text_format, media_type = _FILE_FORMATS[kind]
     name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
-    return FileRequest(f"{name}_{target}.{kind}", media_type, TranslationRequest([text], source, target, text_format))
+    translation = TranslationRequest((), source, target, text_format)
+    return FileRequest(f"{name}_{target}.{kind}", media_type, translation, content, num_chars)

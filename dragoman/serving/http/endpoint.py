@@ -26,6 +26,8 @@ Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
 _log = logging.getLogger("dragoman.serving")
 # Most characters in an error message, because some of them come from the client.
 _LONGEST = 1000
+# Pause before a long body is refused.
+_LONG_BODY_SECONDS = 0.1
 
 
 class SortedJsonResponse(JSONResponse):
@@ -91,6 +93,8 @@ class Endpoint:
             response = error_response(scope, refused)
             if refused.status == 503 or refused.closes:
                 await asyncio.sleep(self._service.refusals.pause())
+            if not has_short_body(scope):  # clients that send long bodies in a loop leave time for others
+                await asyncio.sleep(_LONG_BODY_SECONDS)
             if refused.closes:
                 await _send_and_linger(response, scope, receive, send)
                 return

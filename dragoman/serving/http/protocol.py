@@ -25,6 +25,8 @@ from dragoman.serving.http.refusals import Refused
 _HEAD_BYTES = 1 << 16
 # More header lines take more memory than a long one: each of them is two Python objects.
 _MOST_HEADERS = 128
+# Bytes that asyncio reads at once. They may be thousands of requests or chunks, which block the event loop together.
+_READ_BYTES = 1 << 15
 # How long a refused connection stays open, so that the client can read the refusal.
 _LINGER_SECONDS = 0.5
 _LONG_HEAD = (
@@ -63,6 +65,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         self._place.transport = transport
         self._wait_for_request()
         self._named_bytes = self._bytes_without_end = 0
+        transport.max_size = _READ_BYTES
         self._is_over = False
         self._pieces: list[bytes] = []
         self._deadline: asyncio.TimerHandle | None = None

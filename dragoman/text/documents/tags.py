@@ -10,16 +10,19 @@ from collections.abc import Iterator
 from html.entities import html5
 from typing import Literal, NamedTuple
 
+from dragoman.text.tokenization.sentence_splitting import find_all
+
 TagKind = Literal["text", "start", "end", "empty", "other"]
 
+_COMMENT_END = re.compile(r"--!?>")
 _LETTER = re.compile(r"[a-zA-Z]")
 _NAME = re.compile(r"[^ \t\n\f\r/>]*")
 _BETWEEN = re.compile(r"[ \t\n\f\r/]*")
 _ATTRIBUTE_NAME = re.compile(r"=?[^ \t\n\f\r/>=]*")
 _EQUALS = re.compile(r"[ \t\n\f\r]*=[ \t\n\f\r]*")
 _UNQUOTED = re.compile(r"[^ \t\n\f\r>]*")
-_COMMENT_END = re.compile(r"--!?>")
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{0,40});")
+_SEARCHED_CHARS = 100_000
 _NEEDED = frozenset("class content charset http-equiv lang translate xml:lang".split())
 _LONGEST_NEEDED = max(map(len, _NEEDED))
 _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title".split())
@@ -54,7 +57,8 @@ def tags_of(page: str, xml: bool = False) -> Iterator[Tag]:
         yield found
         start = place = place + len(found.raw)
         if found.kind == "start" and not xml and found.name in _RAW_TEXT:
-            closing = re.compile(f"</{re.escape(found.name)}(?=[ \\t\\n\\f\\r/>])", re.IGNORECASE).search(page, place)
+            end_tag = re.compile(f"</{re.escape(found.name)}(?=[ \\t\\n\\f\\r/>])", re.IGNORECASE)
+            closing = _find(end_tag, page, place)
             place = closing.start() if closing else len(page)
             kind: TagKind = "text" if found.name == "title" and closing else "other"
             yield Tag(kind, page[start:place])
@@ -62,9 +66,15 @@ def tags_of(page: str, xml: bool = False) -> Iterator[Tag]:
     yield from _texts(page[start:])
 
 
+def _find(pattern: re.Pattern[str], page: str, start: int) -> re.Match[str] | None:
+    """The first match of at most 20 characters, searched in short calls, because other threads wait for a call."""
+    places = range(start, len(page), _SEARCHED_CHARS)
+    return next(filter(None, (pattern.search(page, place, place + _SEARCHED_CHARS + 20) for place in places)), None)
+
+
 def _texts(text: str) -> Iterator[Tag]:
     start = 0
-    for entity in _ENTITY.finditer(text):
+    for entity in find_all(_ENTITY, text):
         if f"{entity[1]};" not in html5:
             if start < entity.start():
                 yield Tag("text", text[start : entity.start()])
@@ -84,7 +94,7 @@ def _tag_at(page: str, place: int, xml: bool) -> Tag | None:
     if following not in ("!", "?", "/") or not following or place + 2 >= len(page):
         return None
     if page.startswith("<!--", place):
-        end = _COMMENT_END.search(page, place + 2)
+        end = _find(_COMMENT_END, page, place + 2)
         return Tag("other", page[place : end.end() if end else len(page)])
     closing = ">"
     if xml and page.startswith("<![CDATA[", place):

@@ -21,6 +21,15 @@ def test_nothing_is_lost(page, xml):
     assert "".join(tag.raw for tag in tags_of(page, xml)) == page
 
 
+@pytest.mark.parametrize("length", range(99_990, 100_002))
+@pytest.mark.parametrize(("start", "end"), [("<!--", "-->"), ("<!--", "--!>"), ("<textarea>", "</textarea\n")])
+def test_an_end_is_found_wherever_it_is(start, end, length):
+    """Ends are searched in parts of the page."""
+    page = f"{start}{'a' * length}{end}<p>" + "<!---->" * 3
+    assert [tag.name for tag in tags(page)[-4:]] == ["p", "", "", ""]
+    assert len(tags(page)) in (5, 6)
+
+
 @pytest.mark.parametrize(
     ("page", "kinds"),
     [
