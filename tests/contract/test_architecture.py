@@ -32,24 +32,24 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (701, 11),
-    "bundle": (573, 8),
-    "cli": (2101, 30),
-    "config": (984, 7),
+    "(no package)": (776, 11),
+    "bundle": (616, 7),
+    "cli": (2133, 30),
+    "config": (1008, 7),
     "corpora": (453, 5),
     "data": (794, 7),
     "demo": (508, 4),
-    "devices": (234, 5),
+    "devices": (239, 5),
     "evaluation": (997, 8),
-    "exchange": (952, 8),
-    "inference": (3846, 43),
-    "kernels": (1456, 13),
-    "model": (634, 10),
-    "serving": (2218, 25),
-    "text": (4703, 40),
-    "training": (2904, 25),
-    "visualization": (2644, 25),
-    "workflows": (2307, 23),
+    "exchange": (946, 8),
+    "inference": (3747, 37),
+    "kernels": (1469, 13),
+    "model": (583, 10),
+    "serving": (2996, 30),
+    "text": (4732, 40),
+    "training": (2905, 25),
+    "visualization": (2640, 25),
+    "workflows": (2332, 23),
 }
 TORCH_FREE_FILES = ("inference.translator", "workflows.models", "workflows.evaluation", "workflows.comparison")
 

@@ -22,12 +22,12 @@ def test_nothing_is_lost(page, xml):
 
 
 @pytest.mark.parametrize("length", range(99_990, 100_002))
-@pytest.mark.parametrize(("start", "end"), [("<!--", "-->"), ("<!--", "--!>"), ("<textarea>", "</textarea\n")])
+@pytest.mark.parametrize(("start", "end"), [("<!--", "-->"), ("<!--", "--!>"), ("<textarea>", "</textarea\n>")])
 def test_an_end_is_found_wherever_it_is(start, end, length):
     """Ends are searched in parts of the page."""
     page = f"{start}{'a' * length}{end}<p>" + "<!---->" * 3
     assert [tag.name for tag in tags(page)[-4:]] == ["p", "", "", ""]
-    assert len(tags(page)) in (5, 6)
+    assert len(tags(page)) == 4 + (1 if start == "<!--" else 3)
 
 
 @pytest.mark.parametrize(
