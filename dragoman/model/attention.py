@@ -141,13 +141,18 @@ class MultiHeadAttention(nn.Module):
             queries, keys, values = self._project_new(query, key, value, cache)
         if mask is not None:
             check_mask(mask, (*queries.shape[:3], keys.size(2)))
+        heads = self._attend_heads(queries, keys, values, mask, weights)
+        return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def _attend_heads(
+        self, queries: Tensor, keys: Tensor, values: Tensor, mask: Mask | None, weights: list[Tensor] | None
+    ) -> Float[Tensor, "B H T K"]:
+        """The weighted sums of the values of each head."""
         if weights is None:
             rate = self.dropout.p if self.training else 0.0
-            heads = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=rate)
-        else:
-            weights.append(attention_weights(queries, keys, mask))
-            heads = self.dropout(weights[-1]) @ values
-        return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+            return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=rate)
+        weights.append(attention_weights(queries, keys, mask))
+        return self.dropout(weights[-1]) @ values  # type: ignore[no-any-return]
 
     def project(self, *inputs: Float[Tensor, "B _ D"]) -> tuple[Tensor, ...]:
         """Project to queries (B, H, T, K), keys and values (B, H, S, K). With one input, returns only the queries."""
