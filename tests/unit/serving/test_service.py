@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -38,7 +39,8 @@ def test_requests_keep_their_model_which_is_freed_afterwards(make_service: Calla
         assert "en-de" not in exposed
         await service.close()
 
-    asyncio.run(run())
+    with ThreadPoolExecutor(1) as apart:  # the main thread may have a loop of Playwright
+        apart.submit(asyncio.run, run()).result()
 
 
 def test_a_reload_that_fails_in_any_step_changes_nothing(make_service: Callable[..., Service]) -> None:
@@ -55,4 +57,5 @@ def test_a_reload_that_fails_in_any_step_changes_nothing(make_service: Callable[
             assert service.models is models
         await service.close()
 
-    asyncio.run(run())
+    with ThreadPoolExecutor(1) as apart:  # the main thread may have a loop of Playwright
+        apart.submit(asyncio.run, run()).result()

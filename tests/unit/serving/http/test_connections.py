@@ -7,6 +7,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -170,7 +171,9 @@ def test_connections_that_the_kernel_accepted_are_served_before_the_end() -> Non
         await asyncio.sleep(0.1)
         return [client.recv(10) for client in clients]
 
-    assert asyncio.run(accept_and_stop(bind_socket("127.0.0.1", 0))) == [b"hello"] * 100
+    with ThreadPoolExecutor(1) as apart:  # the main thread may have a loop of Playwright
+        answers = apart.submit(asyncio.run, accept_and_stop(bind_socket("127.0.0.1", 0))).result()
+    assert answers == [b"hello"] * 100
 
 
 def test_no_file_descriptors_left(caplog: pytest.LogCaptureFixture) -> None:
@@ -194,8 +197,8 @@ def test_no_file_descriptors_left(caplog: pytest.LogCaptureFixture) -> None:
         await asyncio.sleep(0.35)
         assert len(made) == 5
 
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(exhaust(bind_socket("127.0.0.1", 0)))
+    with caplog.at_level(logging.WARNING), ThreadPoolExecutor(1) as apart:
+        apart.submit(asyncio.run, exhaust(bind_socket("127.0.0.1", 0))).result()
     assert [record.getMessage() for record in caplog.records] == [
         "no connection can be accepted: Too many open files. Raise `ulimit -n`: 1 closed or refused"
     ]

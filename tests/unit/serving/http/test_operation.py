@@ -19,6 +19,14 @@ from pathlib import Path
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def default_hangup() -> Iterator[None]:
+    """Servers inherit that SIGHUP is ignored, as it is in tests under nohup, and then do not reload."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @contextlib.contextmanager
 def served(log: Path, *arguments: object, most_files: int = 0) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """`dragoman serve` with these arguments, when it is ready, and its port. Its messages go to the file `log`."""
