@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.devices.threads import compute_on_one_thread
+from dragoman.errors import ResourceError
 from dragoman.inference.workers import num_search_threads
 from dragoman.languages import name_with_code
 from dragoman.records import Translation
@@ -242,8 +243,8 @@ class Service:
             return
         try:
             await asyncio.to_thread(self.detector.load)
-        except OSError:  # the next request tries again
-            _log.exception("the language detector failed to load")
+        except (OSError, ResourceError) as error:  # the next request tries again
+            _log.error("the language detector failed to load: %s", error)
             message = "Language detection failed to load. Specify the source language. See the server's log."
             raise Refused(503, message, 30) from None
 
