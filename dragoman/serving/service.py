@@ -26,7 +26,7 @@ from dragoman.serving.batcher import Batcher
 from dragoman.serving.detection import Detection, Detector
 from dragoman.serving.documents import Document
 from dragoman.serving.http.bodies import BodyMemory
-from dragoman.serving.http.refusals import RefusalThrottle, Refused
+from dragoman.serving.http.refusals import RefusalThrottle, Refused, shutting_down
 from dragoman.serving.metrics import Metrics
 from dragoman.serving.models import BatchKey, Models, ServedModel
 from dragoman.serving.requests import AUTO, Answer, TranslationRequest
@@ -105,7 +105,7 @@ class Service:
     def check_capacity(self) -> None:
         """Raise Refused (503) if the server is stopping or its queue is full."""
         if not self.takes_work:
-            raise Refused(503, "The server is shutting down. Try again later.", 5)
+            raise shutting_down()
         self.batcher.check_capacity()
 
     async def start(self) -> None:
