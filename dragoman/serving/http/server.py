@@ -185,9 +185,8 @@ class Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
         self._service, self._when_ready, self._reload = service, when_ready, reload
         self._reload_task: asyncio.Task[None] | None = None
-        self._must_reload = False
+        self._must_reload = self.was_interrupted = False
         self._connections = Connections(connection_limit(settings.max_connections), is_trusted)
-        self.was_interrupted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `when_ready`."""

@@ -1,9 +1,11 @@
 """The command in a process: more connections than files, stops and reloads under load, and unix sockets."""
 
 import contextlib
+import errno
 import http.client
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -255,6 +257,34 @@ def test_a_reload_during_the_start_is_done_afterwards(served_folder: Callable[[s
         process.terminate()
         said = log.read_text().splitlines()
     assert [line.partition(" translates ")[2].partition(";")[0] for line in said] == ["en-de", "en-de, reloaded"]
+
+
+def test_an_access_log_that_nobody_reads_delays_nothing(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    near, far = os.pipe()
+    os.set_blocking(far, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(far, bytes(4096))
+    os.set_blocking(far, True)
+    log, statuses = tmp_path / "log", []
+    with served(log, served_folder("en-de"), "--access-log", "-", stdout=far) as (process, port):
+        for path in ("/livez", "/livez", "/languages"):
+            with contextlib.suppress(TimeoutError):
+                statuses.append(ask(port, path)[0])
+        if len(statuses) < 3:
+            process.kill()
+        assert statuses == [200, 200, 200]
+        assert log.read_text().splitlines()[1:] == [
+            f"dragoman: the access log cannot be written: [Errno {errno.EAGAIN}] its reader is too slow"
+        ]
+        while select.select([near], [], [], 0.1)[0]:
+            os.read(near, 1 << 20)
+        ask(port, "/readyz")
+        assert json.loads(os.read(near, 4096))["route"] == "/readyz"
+        process.terminate()
+        assert process.wait(20) == 0
+    os.close(near)
+    os.close(far)
 
 
 def test_a_second_signal_names_lost_files_and_refuses_the_requests_in_progress(
