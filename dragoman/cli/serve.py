@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ from dragoman.config.fields import SettingValue, quote_value
 from dragoman.errors import ConfigError, install_advice
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
+from dragoman.serving.http.hangups import hold_reloads
 from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import TerminalProgress
@@ -37,7 +39,11 @@ _DEPLOYMENT = {
 
 def run(arguments: Sequence[str]) -> int:
     """Load the models and serve them. Returns the exit code after the service is stopped."""
-    options = build_parser().parse(arguments)
+    with hold_reloads() as held:
+        return _serve(build_parser().parse(arguments), held)
+
+
+def _serve(options: argparse.Namespace, held: list[int]) -> int:
     model_request([], options)  # checks the flags
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. {install_advice('serve')}")
@@ -47,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     from dragoman.serving.app import make_app
     from dragoman.serving.http.forwarding import Deployment
     from dragoman.serving.http.keys import Keys
-    from dragoman.serving.http.server import hold_reloads, run_server, url_of_socket
+    from dragoman.serving.http.server import run_server, url_of_socket
     from dragoman.serving.models import Models, add_terms, load_served_model
     from dragoman.serving.service import Service
 
@@ -65,13 +71,17 @@ def run(arguments: Sequence[str]) -> int:
         await service.reload(load_models, keys.reload)
         say(f"{address} translates {', '.join(service.models.pairs)}, reloaded")
 
-    with hold_reloads(), _bind(options) as found:
+    def ready() -> None:
+        say(f"{address} translates {pairs}; see {public_url}/docs for the API")
+        if held:
+            signal.raise_signal(held[0])
+
+    with _bind(options) as found:
         announce_compiling()
         service, address = Service(load_models(), settings), url_of_socket(found)
         app, pairs = make_app(service, keys, not options.no_page, deployment), ", ".join(service.models.pairs)
         public_url = deployment.public_url or (address if options.unix_socket is None else "") + deployment.prefix
-        ready = f"{address} translates {pairs}; see {public_url}/docs for the API"
-        run_server(app, service, found, lambda: say(ready), reload, deployment.proxies.trusts)
+        run_server(app, service, found, ready, reload, deployment.proxies.trusts)
     return 0
 
 

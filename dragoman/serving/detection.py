@@ -42,7 +42,7 @@ class Detector:
         self.is_loaded = False
 
     def load(self) -> None:
-        """Load the library's model: half a second and 80 MB. Raises OSError if ``TMPDIR`` has no space to unpack it."""
+        """Load the library's model: half a second and 80 MB. Raises ResourceError if ``TMPDIR`` has no space for it."""
         known_languages()
         self.is_loaded = True
 

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.devices.threads import compute_on_one_thread
+from dragoman.errors import ResourceError
 from dragoman.inference.workers import num_search_threads
 from dragoman.languages import name_with_code
 from dragoman.records import Translation
@@ -25,7 +26,7 @@ from dragoman.serving.batcher import Batcher
 from dragoman.serving.detection import Detection, Detector
 from dragoman.serving.documents import Document
 from dragoman.serving.http.bodies import BodyMemory
-from dragoman.serving.http.refusals import RefusalThrottle, Refused
+from dragoman.serving.http.refusals import RefusalThrottle, Refused, shutting_down
 from dragoman.serving.metrics import Metrics
 from dragoman.serving.models import BatchKey, Models, ServedModel
 from dragoman.serving.requests import AUTO, Answer, TranslationRequest
@@ -104,7 +105,7 @@ class Service:
     def check_capacity(self) -> None:
         """Raise Refused (503) if the server is stopping or its queue is full."""
         if not self.takes_work:
-            raise Refused(503, "The server is shutting down. Try again later.", 5)
+            raise shutting_down()
         self.batcher.check_capacity()
 
     async def start(self) -> None:
@@ -241,8 +242,8 @@ class Service:
             return
         try:
             await asyncio.to_thread(self.detector.load)
-        except OSError:  # the next request tries again
-            _log.exception("the language detector failed to load")
+        except (OSError, ResourceError) as error:  # the next request tries again
+            _log.error("the language detector failed to load: %s", error)
             message = "Language detection failed to load. Specify the source language. See the server's log."
             raise Refused(503, message, 30) from None
 

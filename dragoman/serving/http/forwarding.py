@@ -107,7 +107,7 @@ def _read_origin(text: str) -> str:
     if not url or url[2]:
         example = "*, none, or origins such as https://example.org, separated by commas"
         raise ConfigError(f"`--cors` must be {example}, but has {text.strip() or 'an empty name'}.")
-    return url[1]
+    return url[1].removesuffix(":443" if url[1].startswith("https:") else ":80")
 
 
 class Forwarding:
@@ -126,6 +126,7 @@ class Forwarding:
         """The parts of the scope that would differ if the client had connected without a proxy."""
         given, headers = self._deployment, dict(scope["headers"])
         peer, port = scope.get("client") or ("", 0)
+        peer = peer.removeprefix("::ffff:")  # an IPv4 client of a socket for both versions
         is_trusted = given.proxies.trusts(peer)
         values = _read_forwarded(scope) if is_trusted else {}
         last = {name: texts[-1] for name, texts in values.items() if texts}

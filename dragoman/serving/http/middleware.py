@@ -14,7 +14,7 @@ from dragoman.serving.http.access_log import REQUEST_ID
 from dragoman.serving.http.bodies import has_short_body
 from dragoman.serving.http.endpoint import error_response
 from dragoman.serving.http.forwarding import Deployment
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.http.refusals import Refused, shutting_down
 from dragoman.serving.service import Service
 
 _log = logging.getLogger("dragoman.serving")
@@ -67,6 +67,9 @@ class Middleware:
                 await error_response(scope, refused)(scope, receive, send_more)
             else:
                 await self._app(scope, receive, send_more)
+        except asyncio.CancelledError:  # the server stops and waits no longer
+            if not status:
+                await error_response(scope, shutting_down())(scope, receive, send_more)
         finally:
             route, seconds = self._route(scope["path"]), time.monotonic() - start
             self._metrics.end_request(scope, route, status, seconds)

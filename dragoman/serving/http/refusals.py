@@ -39,6 +39,11 @@ class Refused(Exception):
         return headers | ({"Connection": "close"} if self.closes else {})
 
 
+def shutting_down() -> Refused:
+    """The refusal of a server that stops."""
+    return Refused(503, "The server is shutting down. Try again later.", 5)
+
+
 class RefusalThrottle:
     """Slows down clients that retry at once after a refusal: thousands of refusals would leave no time for work.
 

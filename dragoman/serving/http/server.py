@@ -29,6 +29,7 @@ from starlette.types import ASGIApp
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.serving.http.connections import Connections, Listener, Place, connection_limit
+from dragoman.serving.http.hangups import can_reload, is_terminal_closed
 from dragoman.serving.http.protocol import encode_refusal, make_protocol
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.service import Service
@@ -46,24 +47,6 @@ _SWITCH_SECONDS = 0.0005
 
 Reload = Callable[[], Awaitable[None]]
 """Loads models and keys, and replaces those served. It raises an error if nothing was changed."""
-
-
-@contextlib.contextmanager
-def hold_reloads() -> Iterator[None]:
-    """Hold SIGHUP back in this block, until a server listens: a reload during the start would end the process."""
-    if not _can_reload():
-        yield
-        return
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
-
-
-def _can_reload() -> bool:
-    """Whether SIGHUP reloads: not on Windows, and not if it is ignored, as under nohup."""
-    return hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -169,10 +152,6 @@ def run_server(
         raise KeyboardInterrupt
 
 
-def _has_terminal() -> bool:
-    return any(map(os.isatty, range(3)))
-
-
 class Server(uvicorn.Server):
     """uvicorn's server with graceful shutdown: it informs the service of signals and does not raise them again.
 
@@ -206,9 +185,8 @@ class Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
         self._service, self._when_ready, self._reload = service, when_ready, reload
         self._reload_task: asyncio.Task[None] | None = None
-        self._must_reload, self._had_terminal = False, _has_terminal()
+        self._must_reload = self.was_interrupted = False
         self._connections = Connections(connection_limit(settings.max_connections), is_trusted)
-        self.was_interrupted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `when_ready`."""
@@ -218,10 +196,9 @@ class Server(uvicorn.Server):
         if self.started:
             for one in self._listeners:
                 one.start()
-            self._when_ready()
-            if self._reload is not None and _can_reload():
+            if self._reload is not None and can_reload():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._handle_hangup)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+            self._when_ready()
 
     def _make_protocol(self, place: Place) -> asyncio.Protocol:
         state = {"server_state": self.server_state, "app_state": self.lifespan.state}
@@ -233,6 +210,8 @@ class Server(uvicorn.Server):
         for one in self._listeners:
             await one.stop()
         await super().shutdown([])
+        if self.force_exit:  # uvicorn would not name the files that are lost
+            await self.lifespan.shutdown()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -271,7 +250,7 @@ class Server(uvicorn.Server):
 
     def _handle_hangup(self) -> None:
         """Start a reload, or request another one after it. A closed terminal also sends SIGHUP, and ends the server."""
-        if self._had_terminal and not _has_terminal():
+        if is_terminal_closed():
             self.handle_exit(signal.SIGTERM, None)
             return
         self._must_reload = True

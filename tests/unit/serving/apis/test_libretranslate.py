@@ -1,15 +1,20 @@
 """Requests of LibreTranslate's API with its recorded answers. A comment explains each difference."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pytest
+from py3langid.langid import LanguageIdentifier
 from starlette.testclient import TestClient
 
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.service import Service
+from dragoman.text.doctor import languages
 
 EN = {"source": "en", "target": "de"}
 LONG = "This is a long english sentence"
@@ -294,6 +299,27 @@ def test_invalid_files_are_refused(client: TestClient) -> None:
 
 def _fail_to_load() -> None:
     raise OSError("no space")
+
+
+def test_detection_on_a_full_disk_is_refused_until_there_is_space(
+    make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    sent = {"q": "Hello", "source": "auto", "target": "de"}
+    with TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
+        with monkeypatch.context() as disk:
+            disk.setattr(languages, "_load_detector", lru_cache(languages._load_detector.__wrapped__))
+            disk.setattr(LanguageIdentifier, "from_model_file", fail)
+            answer = client.post("/translate", json=sent)
+            assert (answer.status_code, answer.headers.get("Retry-After")) == (503, "30")
+            assert answer.json()["error"].startswith("Language detection failed to load.")
+            assert client.post("/translate", json=sent | {"source": "en"}).status_code == 200
+        assert client.post("/translate", json=sent).status_code == 200
+    (line,) = (one.getMessage() for one in caplog.records)
+    assert line.startswith("the language detector failed to load: ")
+    assert "no space left on the disk" in line
 
 
 def test_failed_files_report_the_cause_and_free_their_place(

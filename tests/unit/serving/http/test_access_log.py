@@ -119,6 +119,14 @@ def test_a_client_that_leaves_is_logged(make_service: Callable[..., Service], se
     ]
 
 
+def test_without_keys_no_request_has_a_key(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with TestClient(make_app(make_service(), Keys(None, 0), True, deployment(log))) as client:
+        assert client.post("/translate", json=HELLO).status_code == 200
+        client.get("/languages")
+    assert [line["key"] for line in entries(log)] == [None, None]
+
+
 def test_a_renamed_log_is_opened_again(make_service: Callable[..., Service], tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     client = TestClient(make_app(make_service(), Keys(None, 0), True, deployment(log)))
@@ -168,6 +176,9 @@ def test_the_log_may_be_standard_output(
         ("none", "https://a.example", None, None),
         ("https://a.example", "https://a.example", "https://a.example", "Origin"),
         ("https://b.example:8080, HTTPS://A.example/", "https://a.example", "https://a.example", "Origin"),
+        ("https://a.example:443", "https://a.example", "https://a.example", "Origin"),
+        ("http://a.example:80", "http://a.example", "http://a.example", "Origin"),
+        ("https://a.example:80", "https://a.example", None, "Origin"),
         ("https://a.example", "https://b.example", None, "Origin"),
         ("https://a.example", "https://a.example.evil.example", None, "Origin"),
         ("https://a.example", "http://a.example", None, "Origin"),

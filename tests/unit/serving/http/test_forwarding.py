@@ -91,6 +91,8 @@ def server(serve: Callable[..., Server]) -> Server:
 def test_the_client_is_the_last_address_that_is_no_proxy(server: Server, headers: Headers, client: str) -> None:
     assert server.ask(headers).client == client
     assert server.ask(headers, peer=STRANGER).client == STRANGER
+    assert server.ask(headers, peer=f"::ffff:{PROXY}").client == client
+    assert server.ask(headers, peer=f"::ffff:{STRANGER}").client == STRANGER
 
 
 @pytest.mark.parametrize(

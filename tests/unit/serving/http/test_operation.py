@@ -1,9 +1,11 @@
 """The command in a process: more connections than files, stops and reloads under load, and unix sockets."""
 
 import contextlib
+import errno
 import http.client
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -28,12 +30,14 @@ def default_hangup() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def served(log: Path, *arguments: object, most_files: int = 0) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+def served(
+    log: Path, *arguments: object, most_files: int = 0, stdout: int | None = None
+) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """`dragoman serve` with these arguments, when it is ready, and its port. Its messages go to the file `log`."""
     command = [sys.executable, "-m", "dragoman", "serve", *map(str, arguments), "--port", "0"]
     if most_files:
         command = ["sh", "-c", f'ulimit -n {most_files}; exec "$@"', "sh", *command]
-    with log.open("w") as stream, subprocess.Popen(command, stderr=stream, text=True) as process:
+    with log.open("w") as stream, subprocess.Popen(command, stdout=stdout, stderr=stream, text=True) as process:
         try:
             until = time.monotonic() + 60
             while "translates" not in log.read_text() and process.poll() is None and time.monotonic() < until:
@@ -243,6 +247,89 @@ def test_many_reloads_at_once_are_merged_and_sigterm_ends_them(
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert len(log.read_text().splitlines()) <= 4
+
+
+def test_a_reload_during_the_start_is_done_afterwards(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """Libraries have started threads by then, which receive signals too."""
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("this system has no /proc")
+    log, command = tmp_path / "log", [sys.executable, "-m", "dragoman", "serve", str(served_folder("en-de"))]
+    several = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    with log.open("w") as stream, subprocess.Popen([*command, "--port", "0"], stderr=stream, env=several) as process:
+        while process.poll() is None and "httptools" not in Path(f"/proc/{process.pid}/maps").read_text():
+            time.sleep(0.005)
+        process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + 30
+        while process.poll() is None and "reloaded" not in log.read_text() and time.monotonic() < until:
+            time.sleep(0.02)
+        process.terminate()
+        said = log.read_text().splitlines()
+    assert [line.partition(" translates ")[2].partition(";")[0] for line in said] == ["en-de", "en-de, reloaded"]
+
+
+def test_an_access_log_that_nobody_reads_delays_nothing(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    near, far = os.pipe()
+    os.set_blocking(far, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(far, bytes(4096))
+    os.set_blocking(far, True)
+    log, statuses = tmp_path / "log", []
+    with served(log, served_folder("en-de"), "--access-log", "-", stdout=far) as (process, port):
+        for path in ("/livez", "/livez", "/languages"):
+            with contextlib.suppress(TimeoutError):
+                statuses.append(ask(port, path)[0])
+        if len(statuses) < 3:
+            process.kill()
+        assert statuses == [200, 200, 200]
+        assert log.read_text().splitlines()[1:] == [
+            f"dragoman: the access log cannot be written: [Errno {errno.EAGAIN}] its reader is too slow"
+        ]
+        while select.select([near], [], [], 0.1)[0]:
+            os.read(near, 1 << 20)
+        ask(port, "/readyz")
+        assert json.loads(os.read(near, 4096))["route"] == "/readyz"
+        process.terminate()
+        assert process.wait(20) == 0
+    os.close(near)
+    os.close(far)
+
+
+def test_a_second_signal_names_lost_files_and_refuses_the_requests_in_progress(
+    served_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    log, found = tmp_path / "log", []
+    patient = ("--lanes", "1", "--max-wait-seconds", "60", "--deadline-seconds", "60")
+    with served(log, served_folder("en-de"), *patient) as (process, port):
+        lines = "The station is here, and the train leaves at ten o'clock every morning.\r\n" * 5000
+        parts = {"source": "en", "target": "de", 'file"; filename="a.txt': lines}
+        body = "".join(
+            f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{parts[name]}\r\n' for name in parts
+        )
+        head = {"Content-Type": "multipart/form-data; boundary=x"}
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+            connection.request("POST", "/v1/files", body + "--x--\r\n", head)
+            name = json.loads(connection.getresponse().read())["id"]
+
+        def translate() -> None:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            text = json.dumps(
+                {"q": [f"{lines[:500]} {number}" for number in range(1000)], "source": "en", "target": "de"}
+            )
+            connection.request("POST", "/translate", text, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            found.append((answer.status, answer.headers["Retry-After"], answer.read()))
+
+        client = threading.Thread(target=translate)
+        client.start()
+        time.sleep(0.1)
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+        assert process.wait(20) == 0
+        client.join()
+    assert f"files lost before they were translated: {name} (" in log.read_text()
+    assert found == [(503, "5", b'{"error":"The server is shutting down. Try again later."}\n')]
 
 
 def test_a_closed_terminal_ends_the_server(served_folder: Callable[[str], Path]) -> None:
