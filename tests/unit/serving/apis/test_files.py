@@ -1,5 +1,6 @@
 """File translation: queue, limits per client, full disks and signals."""
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -18,7 +19,9 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+from starlette.responses import FileResponse
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from dragoman.serving.app import make_app
 from dragoman.serving.documents import Document, TextFormat
@@ -157,6 +160,26 @@ def test_a_file_is_cancelled(opened: Callable[..., TestClient]) -> None:
     assert client.delete(url.replace("/download_file/", "/v1/files/")).status_code == 200
     assert client.get(url).status_code == 404
     assert "DELETE" in client.options(f"/v1/files/{done}").headers["access-control-allow-methods"]
+
+
+def test_a_file_that_is_deleted_during_its_download_is_sent_and_then_removed(
+    opened: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another client, or a new file that takes its place, may drop a file at any moment."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    client, send_file = opened(), FileResponse.__call__
+    number = start_file(client, "a", "1\n2\n")
+    url = wait_for_end(client, number)["url"]
+
+    async def send_late(self: FileResponse, scope: Scope, receive: Receive, send: Send) -> None:
+        assert (await asyncio.to_thread(client.delete, f"/v1/files/{number}")).status_code == 200
+        await send_file(self, scope, receive, send)
+
+    monkeypatch.setattr(FileResponse, "__call__", send_late)
+    answer = client.get(url)
+    assert (answer.status_code, answer.text) == (200, "1\n2\n")
+    assert client.get(url).status_code == 404
+    assert [*tmp_path.glob("dragoman-files-*/*")] == []
 
 
 INSIDE = "150000 comments, entities and tags inside of sentences"
