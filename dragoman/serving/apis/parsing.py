@@ -65,7 +65,8 @@ def parse_file(service: Service, fields: Fields, missing: str, default_source: s
     Raises
     ------
     Refused
-        400 for an unknown extension, content that is not UTF-8, and missing or unknown languages.
+        400 for an unknown extension, content that is not UTF-8, and missing or unknown languages. 413 for a file above
+        the limit.
     """
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
@@ -74,7 +75,9 @@ def parse_file(service: Service, fields: Fields, missing: str, default_source: s
     stem, dot, ending = upload.name.rpartition(".")
     kind = ending.lower()
     if not dot or kind not in _FILE_FORMATS:
-        raise Refused(400, "Invalid request: file format not supported")
+        raise Refused(400, f"Invalid request: file format not supported. Supported: .{', .'.join(FILE_ENDINGS)}")
+    if len(upload.content) > (most := service.settings.max_file_bytes):
+        raise Refused(413, f"The file may have at most {most} bytes. Send it in parts.")
     try:
         text = upload.content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -182,6 +182,15 @@ def test_a_file_that_is_deleted_during_its_download_is_sent_and_then_removed(
     assert [*tmp_path.glob("dragoman-files-*/*")] == []
 
 
+@pytest.mark.parametrize("path", ["/translate_file", "/v1/files"])
+def test_a_file_may_have_exactly_the_largest_size(opened: Callable[..., TestClient], path: str) -> None:
+    client = opened(max_file_bytes=2000)
+    for size, status in ((2000, 200), (2001, 413)):
+        answer = client.post(path, data=EN | {"api_key": "a"}, files={"file": ("x.txt", "1" * size)})
+        assert answer.status_code == status, answer.text
+    assert answer.json() == {"error": "The file may have at most 2000 bytes. Send it in parts."}
+
+
 INSIDE = "150000 comments, entities and tags inside of sentences"
 
 

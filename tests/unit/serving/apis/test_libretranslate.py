@@ -266,7 +266,7 @@ def test_files(client: TestClient, name: str, content: str, expected: str) -> No
 
 def test_invalid_files_are_refused(client: TestClient) -> None:
     for name, content, fields, message in [
-        ("x.exe", b"a", EN, "Invalid request: file format not supported"),
+        ("x.exe", b"a", EN, "Invalid request: file format not supported. Supported: .txt, .html, .srt, .vtt"),
         ("x.txt", b"\xff", EN, "Invalid request: the file is not UTF-8. Save it as UTF-8."),
         (
             "x.srt",
