@@ -48,7 +48,7 @@ def check_texts(service: Service, texts: list[str]) -> list[str]:
     return texts
 
 
-def parse_file(service: Service, fields: Fields, missing: str, default_source: str = "") -> FileRequest:
+def parse_file(service: Service, fields: Fields, default_source: str = "") -> FileRequest:
     """The file of a form and its languages.
 
     Parameters
@@ -57,20 +57,18 @@ def parse_file(service: Service, fields: Fields, missing: str, default_source: s
         The service, for its languages.
     fields
         The fields ``file``, ``source`` and ``target``.
-    missing
-        The error message for a form without a file.
     default_source
         The source language if the form has none. With "", it must have one.
 
     Raises
     ------
     Refused
-        400 for an unknown extension, content that is not UTF-8, and missing or unknown languages. 413 for a file above
-        the limit.
+        400 for a form without a file, an unknown extension, content that is not UTF-8, and missing or unknown
+        languages. 413 for a file above the limit.
     """
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
-        raise Refused(400, missing)
+        raise Refused(400, "Invalid request: missing file parameter. Send the file with its name, in the field `file`")
     source, target = parse_languages(service, fields.text("source", default_source), fields.text("target"))
     stem, dot, ending = upload.name.rpartition(".")
     kind = ending.lower()
