@@ -335,7 +335,13 @@ class FileTranslations:
         """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one."""
         await job.turn.acquire()
         future = asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
-        future.add_done_callback(lambda _: job.turn.release())
+
+        def end(done: asyncio.Future[_Result]) -> None:
+            job.turn.release()
+            if not done.cancelled():
+                done.exception()  # retrieved, or the error of a file that was dropped would be logged
+
+        future.add_done_callback(end)
         return await asyncio.shield(future)
 
     async def _translate(self, job: FileJob) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ from starlette.responses import FileResponse
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
+from dragoman.errors import DataError
 from dragoman.serving.app import make_app
 from dragoman.serving.documents import Document, TextFormat
 from dragoman.serving.http.keys import Keys
@@ -180,6 +182,26 @@ def test_a_file_that_is_deleted_during_its_download_is_sent_and_then_removed(
     assert (answer.status_code, answer.text) == (200, "1\n2\n")
     assert client.get(url).status_code == 404
     assert [*tmp_path.glob("dragoman-files-*/*")] == []
+
+
+def test_the_error_of_a_deleted_file_is_not_logged(
+    opened: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, reading, deleted = opened(), threading.Event(), threading.Event()
+
+    def fail(*_: Any) -> Any:
+        reading.set()
+        assert deleted.wait(10)
+        raise DataError("the file is wrong.")
+
+    monkeypatch.setattr(TextFormat, "measure", fail)
+    number = start_file(client, "a")
+    assert reading.wait(10)
+    client.delete(f"/v1/files/{number}")
+    deleted.set()
+    assert wait_for_end(client, start_file(client, "a"))["error"] == "Invalid request: the file is wrong."
+    gc.collect()
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("path", ["/translate_file", "/v1/files"])
