@@ -9,7 +9,7 @@ bytes of its body. Probes and metrics need no key and are no work, so that they 
 
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman.errors import ConfigError
 from dragoman.serving.apis import deepl, libretranslate, native_api
@@ -159,8 +159,19 @@ def _download(files: FileTranslations, request: Request) -> Response:
     job, path = files.download(request.path_params["name"], request.method != "HEAD")
     # Ranges are not supported. FileResponse would refuse a wrong range with a body that is not JSON.
     request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
-    headers = {"Accept-Ranges": "none"}
-    return FileResponse(path, media_type=job.media_type, filename=job.name, headers=headers)
+    response = _Download(path, media_type=job.media_type, filename=job.name, headers={"Accept-Ranges": "none"})
+    response.sending = files.sending(job)
+    return response
+
+
+class _Download(FileResponse):
+    """A translated file. It may be dropped, by its client or for another file, before all of it is sent."""
+
+    sending: AbstractContextManager[None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self.sending:
+            await super().__call__(scope, receive, send)
 
 
 def _file_status(files: FileTranslations, request: Request) -> dict[str, Any]:

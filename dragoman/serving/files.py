@@ -22,7 +22,7 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,6 +90,8 @@ class FileJob:
         The error to report.
     was_fetched
         Whether the file was downloaded at least once.
+    num_downloads
+        Downloads in progress, for which the translated file stays on the disk.
     started_at, ended_at
         When the translation started and ended, in seconds of `time.monotonic`.
     """
@@ -110,6 +112,7 @@ class FileJob:
     refused: Refused | None = None
     task: asyncio.Task[None] | None = None
     was_fetched: bool = False
+    num_downloads: int = 0
     started_at: float = 0.0
     ended_at: float = 0.0
 
@@ -258,6 +261,17 @@ class FileTranslations:
         job.was_fetched = job.was_fetched or is_sent
         return job, job.path
 
+    @contextlib.contextmanager
+    def sending(self, job: FileJob) -> Iterator[None]:
+        """Keep the translated file on the disk meanwhile, even if it is dropped."""
+        job.num_downloads += 1
+        try:
+            yield
+        finally:
+            job.num_downloads -= 1
+            if job.id not in self._jobs:  # dropped meanwhile
+                _remove(job)
+
     def find(self, name: str) -> FileJob:
         """Find a file by its id or download name. Raises Refused (404) if there is none."""
         job = self._jobs.get(name) or self._jobs.get(name.partition(".")[0])
@@ -320,7 +334,13 @@ class FileTranslations:
         """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one."""
         await job.turn.acquire()
         future = asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
-        future.add_done_callback(lambda _: job.turn.release())
+
+        def end(done: asyncio.Future[_Result]) -> None:
+            job.turn.release()
+            if not done.cancelled():
+                done.exception()  # retrieved, or the error of a file that was dropped would be logged
+
+        future.add_done_callback(end)
         return await asyncio.shield(future)
 
     async def _translate(self, job: FileJob) -> str:
@@ -368,8 +388,8 @@ def _waiting_bytes(jobs: Iterable[FileJob]) -> int:
 
 
 def _remove(job: FileJob) -> None:
-    """Remove the translated file from the disk."""
-    if job.path is not None:
+    """Remove the translated file from the disk, unless it is being downloaded."""
+    if job.path is not None and not job.num_downloads:
         with contextlib.suppress(OSError):
             job.path.unlink()
 

@@ -15,7 +15,6 @@ from dragoman.serving.detection import Detection
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
-from dragoman.serving.http.decoding import MALFORMED
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.requests import AUTO, Answer, TranslationRequest
 from dragoman.serving.service import Service
@@ -102,7 +101,7 @@ async def post_translate_file(
     service: Service, files: FileTranslations, fields: Fields, client: bytes, base_url: str
 ) -> dict[str, Any]:
     """POST /translate_file: translates a file and answers when it is done."""
-    job = files.start(parse_file(service, fields, missing=MALFORMED), client)
+    job = files.start(parse_file(service, fields), client)
     try:
         await files.wait_for(job)
     except BaseException:  # the client disconnected or gets the error: nobody will download this file

@@ -244,7 +244,7 @@ def _ids(text: str) -> list[int]:
 
 def post_v1_files(service: Service, files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: starts to translate a file and answers at once, with the file's id."""
-    file = parse_file(service, fields, "Invalid request: missing file parameter", default_source=AUTO)
+    file = parse_file(service, fields, default_source=AUTO)
     return get_v1_file(files, files.start(file, client).id)
 
 

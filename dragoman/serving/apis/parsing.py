@@ -49,7 +49,7 @@ def check_texts(service: Service, texts: list[str]) -> list[str]:
     return texts
 
 
-def parse_file(service: Service, fields: Fields, missing: str, default_source: str = "") -> FileRequest:
+def parse_file(service: Service, fields: Fields, default_source: str = "") -> FileRequest:
     """The file of a form and its languages.
 
     Parameters
@@ -58,24 +58,25 @@ def parse_file(service: Service, fields: Fields, missing: str, default_source: s
         The service, for its languages.
     fields
         The fields ``file``, ``source`` and ``target``.
-    missing
-        The error message for a form without a file.
     default_source
         The source language if the form has none. With "", it must have one.
 
     Raises
     ------
     Refused
-        400 for an unknown extension, content that is not UTF-8, and missing or unknown languages.
+        400 for a form without a file, an unknown extension, content that is not UTF-8, and missing or unknown
+        languages. 413 for a file above the limit.
     """
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
-        raise Refused(400, missing)
+        raise Refused(400, "Invalid request: missing file parameter. Send the file with its name, in the field `file`")
     source, target = parse_languages(service, fields.text("source", default_source), fields.text("target"))
     stem, dot, ending = upload.name.rpartition(".")
     kind = ending.lower()
     if not dot or kind not in _FILE_FORMATS:
-        raise Refused(400, "Invalid request: file format not supported")
+        raise Refused(400, f"Invalid request: file format not supported. Supported: .{', .'.join(FILE_ENDINGS)}")
+    if len(upload.content) > (most := service.settings.max_file_bytes):
+        raise Refused(413, f"The file may have at most {most} bytes. Send it in parts.")
     content = upload.content.removeprefix(codecs.BOM_UTF8)
     try:
         num_chars = len(content.decode())

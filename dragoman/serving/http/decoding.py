@@ -23,7 +23,8 @@ from starlette.requests import ClientDisconnect
 from dragoman.serving.http.refusals import Refused
 from dragoman.text.charsets import replace_surrogates
 
-MALFORMED = "The browser (or proxy) sent a request that this server could not understand."
+# LibreTranslate's words, and then what is wrong.
+MALFORMED = "The browser (or proxy) sent a request that this server could not understand: "
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a malformed form is answered, not logged
 # Most bytes of JSON for each field, without the content of strings and white space: quotes, brackets, numbers ...
 _STRUCTURE_BYTES = 20
@@ -51,7 +52,7 @@ def decode_json(body: bytes, most_fields: int) -> dict[str, Any]:
     try:
         value = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        raise Refused(400, MALFORMED) from None
+        raise Refused(400, MALFORMED + "its body is not JSON in UTF-8.") from None
     if not isinstance(value, dict):
         raise Refused(400, "Invalid JSON format")
     return {key: _replace_surrogates(one) for key, one in value.items()}
@@ -108,7 +109,7 @@ async def decode_multipart(
     except (Refused, ClientDisconnect, OSError, MemoryError):
         raise
     except Exception:  # the parser raises other errors for a body that is not a form
-        raise Refused(400, MALFORMED) from None
+        raise Refused(400, MALFORMED + "its body is not a form in parts.") from None
     pairs: list[tuple[str, Any]] = []
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):
@@ -124,7 +125,7 @@ def _form_headers(content_type: str) -> Headers:
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary", b"").decode("latin-1")
     if '"' in boundary or "\\" in boundary:
-        raise Refused(400, MALFORMED)
+        raise Refused(400, MALFORMED + "the boundary of its parts has a quote or backslash.")
     return Headers(
         {"content-type": f'multipart/form-data; boundary="{boundary}"' if boundary else "multipart/form-data"}
     )

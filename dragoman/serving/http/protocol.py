@@ -178,7 +178,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         if self._named_bytes > _HEAD_BYTES:
             self._refuse(431, _LONG_HEAD)
         else:
-            self._refuse(400, MALFORMED)
+            self._refuse(400, MALFORMED + "it is not valid HTTP/1.1.")
 
     @property
     def _asks_for_upgrade(self) -> bool:

@@ -1,7 +1,9 @@
 """File translation: queue, limits per client, full disks and signals."""
 
+import asyncio
 import contextlib
 import errno
+import gc
 import json
 import logging
 import os
@@ -18,8 +20,11 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+from starlette.responses import FileResponse
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
+from dragoman.errors import DataError
 from dragoman.serving.app import make_app
 from dragoman.serving.documents import Document, TextFormat
 from dragoman.serving.http.keys import Keys
@@ -157,6 +162,55 @@ def test_a_file_is_cancelled(opened: Callable[..., TestClient]) -> None:
     assert client.delete(url.replace("/download_file/", "/v1/files/")).status_code == 200
     assert client.get(url).status_code == 404
     assert "DELETE" in client.options(f"/v1/files/{done}").headers["access-control-allow-methods"]
+
+
+def test_a_file_that_is_deleted_during_its_download_is_sent_and_then_removed(
+    opened: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another client, or a new file that takes its place, may drop a file at any moment."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    client, send_file = opened(), FileResponse.__call__
+    number = start_file(client, "a", "1\n2\n")
+    url = wait_for_end(client, number)["url"]
+
+    async def send_late(self: FileResponse, scope: Scope, receive: Receive, send: Send) -> None:
+        assert (await asyncio.to_thread(client.delete, f"/v1/files/{number}")).status_code == 200
+        await send_file(self, scope, receive, send)
+
+    monkeypatch.setattr(FileResponse, "__call__", send_late)
+    answer = client.get(url)
+    assert (answer.status_code, answer.text) == (200, "1\n2\n")
+    assert client.get(url).status_code == 404
+    assert [*tmp_path.glob("dragoman-files-*/*")] == []
+
+
+def test_the_error_of_a_deleted_file_is_not_logged(
+    opened: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, reading, deleted = opened(), threading.Event(), threading.Event()
+
+    def fail(*_: Any) -> Any:
+        reading.set()
+        assert deleted.wait(10)
+        raise DataError("the file is wrong.")
+
+    monkeypatch.setattr(TextFormat, "measure", fail)
+    number = start_file(client, "a")
+    assert reading.wait(10)
+    client.delete(f"/v1/files/{number}")
+    deleted.set()
+    assert wait_for_end(client, start_file(client, "a"))["error"] == "Invalid request: the file is wrong."
+    gc.collect()
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("path", ["/translate_file", "/v1/files"])
+def test_a_file_may_have_exactly_the_largest_size(opened: Callable[..., TestClient], path: str) -> None:
+    client = opened(max_file_bytes=2000)
+    for size, status in ((2000, 200), (2001, 413)):
+        answer = client.post(path, data=EN | {"api_key": "a"}, files={"file": ("x.txt", "1" * size)})
+        assert answer.status_code == status, answer.text
+    assert answer.json() == {"error": "The file may have at most 2000 bytes. Send it in parts."}
 
 
 INSIDE = "150000 comments, entities and tags inside of sentences"

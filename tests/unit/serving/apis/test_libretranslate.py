@@ -118,28 +118,21 @@ def test_every_kind_of_body(client: TestClient) -> None:
     assert client.post("/translate", data=fields | {"q": ["a", "b"]}).json() == {"translatedText": ["a [de]", "b [de]"]}
 
 
+MALFORMED = (
+    "The browser (or proxy) sent a request that this server could not understand: its body is not JSON in UTF-8."
+)
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "message"),
     [
         (b"[]", "application/json", "Invalid JSON format"),
-        (b"{", "application/json", "The browser (or proxy) sent a request that this server could not understand."),
-        (b"", "application/json", "The browser (or proxy) sent a request that this server could not understand."),
-        (
-            b'{"q":"\xff"}',
-            "application/json",
-            "The browser (or proxy) sent a request that this server could not understand.",
-        ),
-        (
-            b"[" * 30_000,
-            "application/json",
-            "The browser (or proxy) sent a request that this server could not understand.",
-        ),
+        (b"{", "application/json", MALFORMED),
+        (b"", "application/json", MALFORMED),
+        (b'{"q":"\xff"}', "application/json", MALFORMED),
+        (b"[" * 30_000, "application/json", MALFORMED),
         (b"q=a", "text/plain", "Invalid request: missing q parameter"),
-        (
-            b"no form",
-            "multipart/form-data; boundary=x",
-            "The browser (or proxy) sent a request that this server could not understand.",
-        ),
+        (b"no form", "multipart/form-data; boundary=x", ""),
         (
             b"&".join([b"q=a"] * 10_000),
             "application/x-www-form-urlencoded",
@@ -269,9 +262,17 @@ def test_files(client: TestClient, name: str, content: str, expected: str) -> No
     assert download.headers["content-disposition"] == f'attachment; filename="x_de.{ending}"'
 
 
+@pytest.mark.parametrize("sent", [{"upload": ("x.txt", b"Go.")}, {"file": (None, b"Go.")}])
+@pytest.mark.parametrize("path", ["/translate_file", "/v1/files"])
+def test_a_form_without_a_file_is_refused_with_the_field_to_use(client: TestClient, path: str, sent: Any) -> None:
+    answer = client.post(path, data=EN, files=sent)
+    words = "Invalid request: missing file parameter. Send the file with its name, in the field `file`"
+    assert (answer.status_code, answer.json()) == (400, {"error": words})
+
+
 def test_invalid_files_are_refused(client: TestClient) -> None:
     for name, content, fields, message in [
-        ("x.exe", b"a", EN, "Invalid request: file format not supported"),
+        ("x.exe", b"a", EN, "Invalid request: file format not supported. Supported: .txt, .html, .srt, .vtt"),
         ("x.txt", b"\xff", EN, "Invalid request: the file is not UTF-8. Save it as UTF-8."),
         (
             "x.srt",

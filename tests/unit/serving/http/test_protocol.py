@@ -58,7 +58,7 @@ def answers_to(address: str, sent: bytes, at_once: int) -> list[tuple[int, Any]]
     ],
 )
 def test_malformed_requests_are_refused_in_json(address: str, sent: bytes) -> None:
-    words = "The browser (or proxy) sent a request that this server could not understand."
+    words = "The browser (or proxy) sent a request that this server could not understand: it is not valid HTTP/1.1."
     assert answers_to(address, sent, len(sent)) == [(400, {"error": words})]
 
 
