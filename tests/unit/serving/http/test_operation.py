@@ -20,6 +20,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.dispositions import disposition_of
+
+
+@pytest.fixture(autouse=True)
+def _hangups_reload() -> Iterator[None]:
+    with disposition_of(signal.SIGHUP):
+        yield
+
 
 @pytest.fixture(autouse=True)
 def default_hangup() -> Iterator[None]:
