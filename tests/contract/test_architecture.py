@@ -34,7 +34,7 @@ TORCH_FREE = (
 SIZES = {
     "(no package)": (776, 11),
     "bundle": (616, 7),
-    "cli": (2133, 30),
+    "cli": (2140, 30),
     "config": (1008, 7),
     "corpora": (453, 5),
     "data": (794, 7),
@@ -45,7 +45,7 @@ SIZES = {
     "inference": (3747, 37),
     "kernels": (1469, 13),
     "model": (586, 10),
-    "serving": (2996, 30),
+    "serving": (3050, 31),
     "text": (4732, 40),
     "training": (2905, 25),
     "visualization": (2640, 25),

@@ -29,14 +29,6 @@ def _hangups_reload() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def default_hangup() -> Iterator[None]:
-    """Servers inherit that SIGHUP is ignored, as it is in tests under nohup, and then do not reload."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @contextlib.contextmanager
 def served(
     log: Path, *arguments: object, most_files: int = 0, stdout: int | None = None
