@@ -102,6 +102,7 @@ async def post_translate_file(
 ) -> dict[str, Any]:
     """POST /translate_file: translates a file and answers when it is done."""
     job = files.start(parse_file(service, fields), client)
+    del fields  # the content of the file
     try:
         await files.wait_for(job)
     except BaseException:  # the client disconnected or gets the error: nobody will download this file

@@ -90,6 +90,7 @@ class Endpoint:
             self._service.metrics.disconnects.inc()
             return
         except Refused as refused:
+            refused.__traceback__ = refused.__context__ = None  # their frames hold the body
             response = error_response(scope, refused)
             if refused.status == 503 or refused.closes:
                 await asyncio.sleep(self._service.refusals.pause())

@@ -77,6 +77,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         self._stop_watching_reader()
         self._place.free()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # uvicorn would keep a connection that was reset for 20 seconds
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -1,11 +1,13 @@
 """A real server with real clients: many at once, slow, huge and disconnecting clients, and signals."""
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -141,6 +143,23 @@ def test_a_client_that_sends_on_after_a_refusal_receives_it(address: str) -> Non
         except ConnectionError:
             answer = b"reset"
     assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_a_connection_that_was_reset_is_forgotten_at_once(address: str) -> None:
+    """Timers for idle connections would keep its last request in memory for 20 seconds."""
+
+    def num_protocols() -> int:
+        return sum(type(each).__name__ == "_TimedHttpProtocol" for each in gc.get_objects())
+
+    before = num_protocols()
+    for _ in range(30):
+        with open_connection(address) as connection:
+            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert is_alive(connection)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    time.sleep(0.3)
+    gc.collect()
+    assert num_protocols() <= before + 3
 
 
 def is_alive(connection: socket.socket) -> bool:
