@@ -1,4 +1,4 @@
-"""Files of a stranger: a model folder, a Marian model, or a cache folder that somebody else can write to."""
+"""Files of a stranger: a model folder, a Marian model, or a cache folder that another user can write to."""
 
 import os
 import resource

@@ -185,8 +185,8 @@ async def read_fields(
     Raises
     ------
     Refused
-        400 for a body that cannot be decoded, 408 for one that is too slow, 413 for one that is too large, 501 after a
-        request to upgrade, and 429 or 503 without memory.
+        400 for a body that cannot be decoded, 408 for one that is too slow, 413 for one that is too large, and
+        429 or 503 without memory.
     ClientDisconnect
         If the client leaves.
     """
@@ -246,9 +246,6 @@ async def _chunks(
         if size > most_bytes:
             raise _too_large(most_bytes)
         yield chunk
-    if announced.isdecimal() and size < int(announced):
-        # The parser stops at a request to upgrade the connection (h2c), and returns no body.
-        raise Refused(501, "This server does not upgrade connections. Send the request without `Upgrade`.", closes=True)
 
 
 def _header(scope: Scope, name: str) -> str:

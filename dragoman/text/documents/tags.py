@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html.entities import html5
 from typing import Literal, NamedTuple
 
-from dragoman.text.tokenization.sentence_splitting import find_all
+from dragoman.text.tokenization.sentence_splitting import SEARCHED_CHARS, find_all
 
 TagKind = Literal["text", "start", "end", "empty", "other"]
 
@@ -22,7 +22,6 @@ _ATTRIBUTE_NAME = re.compile(r"=?[^ \t\n\f\r/>=]*")
 _EQUALS = re.compile(r"[ \t\n\f\r]*=[ \t\n\f\r]*")
 _UNQUOTED = re.compile(r"[^ \t\n\f\r>]*")
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{0,40});")
-_SEARCHED_CHARS = 100_000
 _NEEDED = frozenset("class content charset http-equiv lang translate xml:lang".split())
 _LONGEST_NEEDED = max(map(len, _NEEDED))
 _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title".split())
@@ -68,8 +67,8 @@ def tags_of(page: str, xml: bool = False) -> Iterator[Tag]:
 
 def _find(pattern: re.Pattern[str], page: str, start: int) -> re.Match[str] | None:
     """The first match of at most 20 characters, searched in short calls, because other threads wait for a call."""
-    places = range(start, len(page), _SEARCHED_CHARS)
-    return next(filter(None, (pattern.search(page, place, place + _SEARCHED_CHARS + 20) for place in places)), None)
+    places = range(start, len(page), SEARCHED_CHARS)
+    return next(filter(None, (pattern.search(page, place, place + SEARCHED_CHARS + 20) for place in places)), None)
 
 
 def _texts(text: str) -> Iterator[Tag]:

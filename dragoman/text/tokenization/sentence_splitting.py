@@ -27,7 +27,8 @@ _ABBREVIATIONS = frozenset(
     ).split()
 )
 _CONTEXT_CHARS = 16
-_SEARCHED_CHARS = 100_000
+SEARCHED_CHARS = 100_000
+"""Characters that a regular expression searches in one call, during which other threads have to wait."""
 _MAX_MARKS = 8
 
 
@@ -118,8 +119,8 @@ def _continues(text: str, mark: re.Match[str], after: int) -> bool:
 
 def find_all(pattern: re.Pattern[str], text: str, start: int = 0, stop: int = sys.maxsize) -> Iterator[re.Match[str]]:
     """The matches in a text, searched in short calls, because other threads have to wait for a call. Few are cut."""
-    for first in range(start, min(stop, len(text)), _SEARCHED_CHARS):
-        yield from pattern.finditer(text, first, min(stop, first + _SEARCHED_CHARS))
+    for first in range(start, min(stop, len(text)), SEARCHED_CHARS):
+        yield from pattern.finditer(text, first, min(stop, first + SEARCHED_CHARS))
 
 
 def cut_at(text: str, ends: Iterable[int]) -> Iterator[str]:
