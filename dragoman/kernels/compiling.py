@@ -1,6 +1,6 @@
 """Compile machine code on this machine, keep it in the user's cache folder, and build the libraries of a package.
 
-numba compiles training's functions when they are called first (`caching.py`). The search's functions are compiled at
+numba compiles training's functions when they are called first (`jit.py`). The search's functions are compiled at
 once, by a process of its own (`inference/compiled/build.py`), because that takes a few hundred megabytes.
 """
 
@@ -31,10 +31,12 @@ SEARCH_SOURCES = (
     "text/tokenization/control_ids",
 )
 """Modules that the search's machine code depends on, relative to the package."""
-TRAINING_SOURCES = (*map("kernels/{}".format, "__init__ arithmetic caching jit llvm training vectors".split()),)
+TRAINING_SOURCES = (*map("kernels/{}".format, "__init__ arithmetic jit llvm training vectors".split()),)
 """Modules that training's machine code depends on."""
 _COMPILER = "dragoman.inference.compiled.build"
 _NOTE = "compiling for this processor; this takes some seconds, and later runs reuse the code"
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+"""The type of the search's functions, which take the address of a table of words."""
 _announced: list[str] = []
 _compiled: list[str] = []
 """For each function or library that this process compiled, why it could not be kept, or ""."""
@@ -48,7 +50,7 @@ def can_compile() -> bool:
     try:
         from numba import config
 
-        from dragoman.kernels import arithmetic  # noqa: F401
+        from dragoman.kernels import llvm  # noqa: F401
     except Exception as error:
         slower = "so that training and translating are slower"
         warnings.warn(f"numba cannot be used, {slower}: {error}", RuntimeWarning, stacklevel=2)
@@ -205,8 +207,7 @@ def load_object(code: bytes) -> Callable[[str], Any]:
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _engines.append(engine)
-    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-    return lambda name: made(engine.get_function_address(name))
+    return lambda name: FUNCTION(engine.get_function_address(name))
 
 
 _engines: list[Any] = []

@@ -22,8 +22,7 @@ import numpy as np
 
 from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
 from dragoman.kernels.arithmetic import array_at, at_least, load_number, maximum, norm_statistics, select, store_number
-from dragoman.kernels.caching import jit_cached
-from dragoman.kernels.jit import jit_compile
+from dragoman.kernels.jit import jit_cached, jit_compile
 from dragoman.kernels.vectors import (
     copy_vector,
     dot_of_vectors,
