@@ -15,10 +15,8 @@ from dragoman.kernels.jit import jit_compile
 from dragoman.kernels.llvm import instruction
 from dragoman.kernels.vectors import sum_of, sum_of_squares
 
-_NUMBER = types.float32
 
-
-@instruction(lambda one, other: _NUMBER(_NUMBER, _NUMBER))
+@instruction(types.float32)
 def maximum(builder: Any, one: Any, other: Any) -> Any:
     """The larger of two float32. If one is NaN, the result is the other.
 
@@ -28,19 +26,19 @@ def maximum(builder: Any, one: Any, other: Any) -> Any:
     return llvm.call(builder, "maxnum", one, other, fastmath=("nnan", "nsz", "reassoc"))
 
 
-@instruction(lambda one, limit: _NUMBER(_NUMBER, _NUMBER))
+@instruction(types.float32)
 def at_least(builder: Any, one: Any, limit: Any) -> Any:
     """The larger of a float32 and a limit. NaN stays NaN."""
     return llvm.larger_of(builder, one, limit)
 
 
-@instruction(lambda condition, one, other: _NUMBER(types.boolean, _NUMBER, _NUMBER))
+@instruction(types.float32)
 def select(builder: Any, condition: Any, one: Any, other: Any) -> Any:
     """`one if condition else other` for float32, without a branch: both are computed."""
     return builder.select(condition, one, other)
 
 
-@instruction(lambda x: _NUMBER(_NUMBER))
+@instruction(types.float32)
 def exp2(builder: Any, x: Any) -> Any:
     """2 ** x for x below 128, with a relative error below 3e-7. For x below -126 the result is 2 ** -126."""
     return llvm.exp2_of(builder, x)
@@ -61,13 +59,13 @@ def array_at(_typing: Any, address: Any, like: Any, shape: Any) -> Any:
     return made(types.intp, like, shape), generate
 
 
-@instruction(lambda stored: _NUMBER(stored))
+@instruction(types.float32)
 def load_number(builder: Any, stored: Any) -> Any:
     """Convert an array element to float32. A uint16 is taken as a bfloat16."""
     return llvm.widen(builder, stored)
 
 
-@instruction(lambda value, array: array.dtype(_NUMBER, array))
+@instruction(lambda value, array: array.dtype)
 def _as_stored(builder: Any, value: Any, array: Any) -> Any:
     return llvm.narrow(builder, value, array.data.type.pointee)
 

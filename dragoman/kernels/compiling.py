@@ -19,7 +19,7 @@ from typing import Any
 
 from dragoman.errors import ResourceError
 from dragoman.files import user_cache_folder, write_file
-from dragoman.kernels.processor import BYTE_TARGETS, FLOAT_TARGETS, Target
+from dragoman.kernels.processor import TARGETS, Target
 from dragoman.messages import say
 
 _PACKAGE = Path(__file__).parents[1]
@@ -63,22 +63,8 @@ def announce_compiling() -> None:
     _announced[:] = [_NOTE]
 
 
-def will_compile() -> None:
-    """Print the note if numba compiles. Call this before the first function that numba compiles in this process."""
-    if _announced:
-        from numba.core import event
-
-        class Listener(event.Listener):  # type: ignore[misc]
-            def on_start(self, _event: Any) -> None:
-                _tell()
-
-            def on_end(self, _event: Any) -> None:
-                pass
-
-        event.register("numba:compile", Listener())
-
-
-def _tell() -> None:
+def tell_compiling() -> None:
+    """Print the note, if it was announced and not printed yet."""
     while _announced:
         say(_announced.pop())
 
@@ -111,7 +97,7 @@ def compile_search(precision: str, target: Target) -> bytes:
     with _only_one_process(path.with_suffix(".lock")):
         with suppress(OSError):
             return read_code(path)
-        _tell()
+        tell_compiling()
         code = _compile_in_a_process(precision, target)
         keep_code(path, code)
     return code
@@ -221,11 +207,7 @@ def build_libraries(folder: Path) -> list[Path]:
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    kinds = [
-        (precision, target)
-        for precision, targets in (("float32", FLOAT_TARGETS), ("int16", FLOAT_TARGETS), ("int8", BYTE_TARGETS))
-        for target in targets
-    ]
+    kinds = [(precision, target) for precision, targets in TARGETS.items() for target in targets]
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{file_stem(*kind)}.so" for kind in kinds]
     for stale in {*folder.glob("*.so")} - {*paths}:

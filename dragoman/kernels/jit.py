@@ -17,7 +17,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from dragoman.files import user_cache_folder
-from dragoman.kernels.compiling import CODE_FOLDER, TRAINING_SOURCES, hash_of_sources, keep_code, read_code
+from dragoman.kernels import compiling
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -74,17 +74,27 @@ class _Cache(caching.NullCache):  # type: ignore[misc]
         target_context.refresh()
         with suppress(Exception):  # there is no file, or it is damaged and will be replaced
             # The folder is the user's own. What is in it can run as that user, as with numba's cache and .pyc files.
-            content = read_code(self._path(sig, target_context.codegen()))
+            content = compiling.read_code(self._path(sig, target_context.codegen()))
             return CompileResult._rebuild(target_context, *pickle.loads(content))
+        compiling.tell_compiling()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write the code to disk, if that is possible and other processes can use it."""
         if not data.library.has_dynamic_globals:  # addresses of this process
-            keep_code(self._path(sig, data.codegen), dumps(data._reduce()))
+            compiling.keep_code(self._path(sig, data.codegen), dumps(data._reduce()))
 
     def _path(self, sig: Any, codegen: Any) -> Path:
         """The file, whose name changes with everything that the code depends on: sources, compiler and processor."""
         name = self._function.__name__
-        key = sig, codegen.magic_tuple(), numba.__version__, sys.version_info[:2], hash_of_sources(*TRAINING_SOURCES)
-        return user_cache_folder(CODE_FOLDER) / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.pickle"
+        key = (
+            sig,
+            codegen.magic_tuple(),
+            numba.__version__,
+            sys.version_info[:2],
+            compiling.hash_of_sources(*compiling.TRAINING_SOURCES),
+        )
+        return (
+            user_cache_folder(compiling.CODE_FOLDER)
+            / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.pickle"
+        )

@@ -33,11 +33,12 @@ _EXP2_FACTORS = tuple(
 _LEAST_EXPONENT = -126.0
 
 
-def instruction(signature_of: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def instruction(returns: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that makes a function for compiled functions from a function that generates its LLVM code.
 
-    `signature_of` returns numba's signature for the types of the arguments. The decorated function gets LLVM's builder,
-    then the arguments: numbers as LLVM values, and arrays as records with the fields `data`, `shape` and `strides`.
+    `returns` is numba's type of the result, or a function of the types of the arguments. The decorated function gets
+    LLVM's builder, then the arguments: arrays as records with the fields `data`, `shape` and `strides`, and numbers as
+    LLVM values. Python's integers are 64 bits wide, and all floats are float32.
     """
 
     def decorate(generate: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,12 +51,20 @@ def instruction(signature_of: Callable[..., Any]) -> Callable[[Callable[..., Any
                 )
                 return generate(builder, *views)
 
-            return signature_of(*kinds), lower
+            result = returns if isinstance(returns, types.Type) else returns(*kinds)
+            return result(*map(_accepted, kinds)), lower
 
         made: Callable[..., Any] = intrinsic(typed)
         return made
 
     return decorate
+
+
+def _accepted(kind: Any) -> Any:
+    """The type of an argument that is given as another type."""
+    if isinstance(kind, types.Float):
+        return types.float32
+    return types.intp if kind in (types.int64, types.uint64) else kind
 
 
 def array_value(context: Any, builder: Any, kind: Any, address: Any, sizes: Sequence[Any]) -> Any:

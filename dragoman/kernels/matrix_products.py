@@ -14,29 +14,16 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dragoman.kernels import llvm
+from dragoman.kernels import llvm, tiles
 from dragoman.kernels.llvm import FLOAT, INT, LONG, SHORT, instruction, splat
-from dragoman.kernels.tiles import (
-    HAS_BYTE_PRODUCTS,
-    HAS_SHORT_PRODUCTS,
-    HEAD_WIDTH_MULTIPLE,
-    PRODUCT_COLUMNS,
-    PRODUCT_ROWS,
-    REGISTER_LANES,
-    VECTORS,
-    WIDE_REGISTER_LANES,
-)
+from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE, PRODUCT_COLUMNS, PRODUCT_ROWS, REGISTER_LANES, VECTORS
 
-_BYTE, _INDEX = ir.IntType(8), types.intp
+_BYTE = ir.IntType(8)
 _LARGEST_HALF = 65504.0
 _SOME = ir.VectorType(FLOAT, HEAD_WIDTH_MULTIPLE)
 
 
-@instruction(
-    lambda inputs, scales, row, panels, correction, scale, bias, panel, out, out_row, out_column: types.void(
-        inputs, scales, _INDEX, panels, correction, scale, bias, _INDEX, out, _INDEX, _INDEX
-    )
-)
+@instruction(types.void)
 def multiply(
     builder: Any,
     inputs: Any,
@@ -143,7 +130,7 @@ def add_split_bytes(builder: Any, total: Any, one: Any, other: Any) -> Any:
 
 def _add_short_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
     shorts = ir.VectorType(SHORT, 2 * REGISTER_LANES)
-    name = "llvm.x86.avx512.pmaddw.d.512" if REGISTER_LANES == WIDE_REGISTER_LANES else "llvm.x86.avx2.pmadd.wd"
+    name = "llvm.x86.avx512.pmaddw.d.512" if REGISTER_LANES == tiles.WIDE_REGISTER_LANES else "llvm.x86.avx2.pmadd.wd"
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(total.type, [shorts] * 2), name)
     return builder.add(total, builder.call(function, [builder.bitcast(factor, shorts) for factor in (one, other)]))
 
@@ -161,14 +148,14 @@ def _add_float_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
 
 
 ADD_PRODUCTS = {
-    8: _add_byte_products if HAS_BYTE_PRODUCTS else add_split_bytes,
-    16: _add_short_products if HAS_SHORT_PRODUCTS else add_widened_shorts,
+    8: _add_byte_products if tiles.HAS_BYTE_PRODUCTS else add_split_bytes,
+    16: _add_short_products if tiles.HAS_SHORT_PRODUCTS else add_widened_shorts,
     32: _add_float_products,
 }
 """Code for this processor, by bits of a weight: builder, sums, 32 bits of a row in each lane and of each column."""
 
 
-@instruction(lambda one, first, other, second, size: types.float32(one, _INDEX, other, _INDEX, _INDEX))
+@instruction(types.float32)
 def dot(builder: Any, one: Any, first: Any, other: Any, second: Any, size: Any) -> Any:
     """Sum of one[first + k] * other[second + k] for k < size, a multiple of HEAD_WIDTH_MULTIPLE."""
     bases = builder.gep(one.data, [first]), builder.gep(other.data, [second])
@@ -179,21 +166,9 @@ def dot(builder: Any, one: Any, first: Any, other: Any, second: Any, size: Any) 
     return llvm.across(builder, "fadd", following)
 
 
-@instruction(
-    lambda out, first, factors, second, values, places, shift, count: types.void(
-        out, _INDEX, factors, _INDEX, values, places, _INDEX, _INDEX
-    )
-)
+@instruction(types.void)
 def weighted_sum(
-    builder: Any,
-    out: Any,
-    first: Any,
-    factors: Any,
-    second: Any,
-    values: Any,
-    places: Any,
-    shift: Any,
-    count: Any,
+    builder: Any, out: Any, first: Any, factors: Any, second: Any, values: Any, places: Any, shift: Any, count: Any
 ) -> None:
     """out[first + i] = sum over k < count of factors[second + k] * values[places[k] + shift + i].
 
@@ -209,7 +184,7 @@ def weighted_sum(
     _store(builder, following, builder.gep(out.data, [first]), _long(0))
 
 
-@instruction(lambda out, first, values, second, size: types.void(out, _INDEX, values, _INDEX, _INDEX))
+@instruction(types.void)
 def keep(builder: Any, out: Any, first: Any, values: Any, second: Any, size: Any) -> None:
     """out[first + k] = values[second + k] for k < size, a multiple of HEAD_WIDTH_MULTIPLE.
 
@@ -221,7 +196,7 @@ def keep(builder: Any, out: Any, first: Any, values: Any, second: Any, size: Any
     loop.end(size, by=HEAD_WIDTH_MULTIPLE)
 
 
-@instruction(lambda array, index: types.void(array, _INDEX))
+@instruction(types.void)
 def fetch_ahead(builder: Any, array: Any, index: Any) -> None:
     """Prefetch the cache line of an element, without waiting for it."""
     place = builder.bitcast(builder.gep(array.data, [index]), _BYTE.as_pointer())

@@ -16,26 +16,10 @@ from numba.core import cgutils, types
 from numba.core.types.containers import UniTuple
 
 from dragoman.kernels import TILE_ROWS, llvm
-from dragoman.kernels.llvm import (
-    FLOAT,
-    LONG,
-    VECTOR_TYPE,
-    VectorSlice,
-    instruction,
-    read,
-    splat,
-    sum_over_vectors,
-    write,
-)
-
-_NUMBER, _INDEX = types.float32, types.intp
+from dragoman.kernels.llvm import VECTOR_TYPE, VectorSlice, instruction, read, splat, sum_over_vectors, write
 
 
-@instruction(
-    lambda left, first, row_step, step, right, depth, out, start: types.void(
-        left, _INDEX, _INDEX, _INDEX, right, _INDEX, out, _INDEX
-    )
-)
+@instruction(types.void)
 def multiply_tile(
     builder: Any, left: Any, first: Any, row_step: Any, step: Any, right: Any, depth: Any, out: Any, start: Any
 ) -> None:
@@ -54,38 +38,40 @@ def multiply_tile(
     def loaded(base: Any, of: Any) -> Any:
         return builder.load(builder.bitcast(base, of.as_pointer()), align=4)
 
-    four = ir.Constant(LONG, 4)
+    four = ir.Constant(llvm.LONG, 4)
     corner = at(left.data, builder.mul(first, four))
-    rows = [at(corner, builder.mul(builder.mul(row_step, four), ir.Constant(LONG, row))) for row in range(TILE_ROWS)]
+    rows = [
+        at(corner, builder.mul(builder.mul(row_step, four), ir.Constant(llvm.LONG, row))) for row in range(TILE_ROWS)
+    ]
     right_step, out_step = (cgutils.unpack_tuple(builder, each.strides)[0] for each in (right, out))
 
     loop = llvm.CountedLoop(builder)
     sums = [loop.variable(llvm.constant(VECTOR_TYPE, 0.0)) for _ in rows]
     line = loaded(at(right.data, builder.mul(loop.counter, right_step)), VECTOR_TYPE)
     offset = builder.mul(builder.mul(loop.counter, step), four)
-    factors = (splat(builder, loaded(at(row, offset), FLOAT)) for row in rows)
+    factors = (splat(builder, loaded(at(row, offset), llvm.FLOAT)) for row in rows)
     totals = [llvm.call(builder, "fma", factor, line, total) for factor, total in zip(factors, sums, strict=True)]
     loop.end(depth, zip(sums, totals, strict=True))
 
     for row, total in enumerate(totals):
-        place = at(out.data, builder.mul(out_step, builder.add(start, ir.Constant(LONG, row))))
+        place = at(out.data, builder.mul(out_step, builder.add(start, ir.Constant(llvm.LONG, row))))
         builder.store(total, builder.bitcast(place, VECTOR_TYPE.as_pointer()), align=4)
 
 
-@instruction(lambda source, factor, target: types.void(source, _NUMBER, target))
+@instruction(types.void)
 def copy_vector(builder: Any, source: Any, factor: Any, target: Any) -> None:
     """target = factor * source for one line. Either array may have bfloat16."""
     write(builder, builder.fmul(read(builder, source.data), splat(builder, factor)), target.data)
 
 
-@instruction(lambda line, count: _NUMBER(line, types.int32))
+@instruction(types.float32)
 def max_of_vector(builder: Any, line: Any, count: Any) -> Any:
     """Maximum of the first `count` numbers of a line, or -3e38 if `count` is 0."""
     least = llvm.constant(VECTOR_TYPE, -3e38)
     return llvm.across(builder, "fmax", builder.select(llvm.lane_mask(builder, count), read(builder, line.data), least))
 
 
-@instruction(lambda line, count, top: _NUMBER(line, types.int32, _NUMBER))
+@instruction(types.float32)
 def exp2_of_vector(builder: Any, line: Any, count: Any, top: Any) -> Any:
     """Replace the first `count` numbers of a line by 2 ** (number - top) and the others by 0. Returns the sum.
 
@@ -97,20 +83,20 @@ def exp2_of_vector(builder: Any, line: Any, count: Any, top: Any) -> Any:
     return llvm.across(builder, "fadd", power)
 
 
-@instruction(lambda one, other: _NUMBER(one, other))
+@instruction(types.float32)
 def dot_of_vectors(builder: Any, one: Any, other: Any) -> Any:
     """Dot product of two lines."""
     return llvm.across(builder, "fadd", builder.fmul(read(builder, one.data), read(builder, other.data)))
 
 
-@instruction(lambda line, less, factors: types.void(line, _NUMBER, factors))
+@instruction(types.void)
 def subtract_and_multiply(builder: Any, line: Any, less: Any, factors: Any) -> None:
     """line = (line - less) * factors, in place, for one line."""
     difference = builder.fsub(read(builder, line.data), splat(builder, less))
     write(builder, builder.fmul(difference, read(builder, factors.data)), line.data)
 
 
-@instruction(lambda values: _NUMBER(values))
+@instruction(types.float32)
 def sum_of(builder: Any, values: Any) -> Any:
     """Sum of a vector of float32 or bfloat16."""
 
@@ -120,7 +106,7 @@ def sum_of(builder: Any, values: Any) -> Any:
     return sum_over_vectors(builder, values, step)[0]
 
 
-@instruction(lambda values, mean: _NUMBER(values, _NUMBER))
+@instruction(types.float32)
 def sum_of_squares(builder: Any, values: Any, mean: Any) -> Any:
     """Sum of (value - mean) ** 2 over a vector of float32 or bfloat16."""
     middle = splat(builder, mean)
@@ -132,7 +118,7 @@ def sum_of_squares(builder: Any, values: Any, mean: Any) -> Any:
     return sum_over_vectors(builder, values, step)[0]
 
 
-@instruction(lambda grads, gains, values, mean, inverse: UniTuple(_NUMBER, 2)(grads, gains, values, _NUMBER, _NUMBER))
+@instruction(UniTuple(types.float32, 2))
 def sums_of_gradients(builder: Any, grads: Any, gains: Any, values: Any, mean: Any, inverse: Any) -> Any:
     """Sums of grad * gain and of grad * gain * (value - mean) * inverse, for the gradient of layer norm.
 
@@ -148,7 +134,7 @@ def sums_of_gradients(builder: Any, grads: Any, gains: Any, values: Any, mean: A
     return cgutils.pack_array(builder, sum_over_vectors(builder, grads, step, 2))
 
 
-@instruction(lambda values, shift: _NUMBER(values, _NUMBER))
+@instruction(types.float32)
 def sum_of_powers(builder: Any, values: Any, shift: Any) -> Any:
     """Sum of 2 ** (value - shift) over a vector, each power as exact as `arithmetic.exp2`."""
     less = splat(builder, shift)
@@ -159,7 +145,7 @@ def sum_of_powers(builder: Any, values: Any, shift: Any) -> Any:
     return sum_over_vectors(builder, values, step)[0]
 
 
-@instruction(lambda values: _NUMBER(values))
+@instruction(types.float32)
 def write_powers(builder: Any, values: Any) -> Any:
     """Replace each value by 2 ** value and return the sum of the powers before they are rounded to bfloat16."""
 

@@ -38,7 +38,7 @@ def test_code_is_found_again_for_the_same_types(cache: Path) -> None:
 
 def test_changed_sources_and_other_processors_compile_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jit_cached(add_one)(1.0)
-    monkeypatch.setattr("dragoman.kernels.jit.hash_of_sources", lambda *modules: "other")
+    monkeypatch.setattr("dragoman.kernels.compiling.hash_of_sources", lambda *modules: "other")
     jit_cached(add_one)(1.0)
     monkeypatch.setattr("numba.core.codegen.JITCPUCodegen.magic_tuple", lambda self: "other")
     jit_cached(add_one)(1.0)
