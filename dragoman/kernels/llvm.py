@@ -150,7 +150,7 @@ def sum_over_vectors(
     builder.position_at_end(after)
     builder.cbranch(builder.icmp_signed("<", whole, size), rest, end)
     builder.position_at_end(rest)
-    there = lane_mask(builder, builder.trunc(builder.sub(size, whole), INT))
+    there = lane_mask(builder, builder.sub(size, whole))
     last = step(VectorSlice(builder, whole, there), totals)
     last = [builder.select(there, more, total) for total, more in zip(totals, last, strict=True)]
     builder.branch(end)
@@ -258,7 +258,8 @@ def narrow(builder: Any, numbers: Any, stored: Any) -> Any:
 
 
 def lane_mask(builder: Any, count: Any) -> Any:
-    """True in the first `count` (int32) lanes."""
+    """True in the first `count` lanes, an int32 or int64."""
+    count = count if count.type == INT else builder.trunc(count, INT)
     return builder.icmp_signed("<", ir.Constant(_INTS, [*range(VECTOR_WIDTH)]), splat(builder, count, _INTS))
 
 
