@@ -28,23 +28,16 @@ if TYPE_CHECKING:
     from dragoman.workflows.api.run import Run
 
 _MODULES = {
-    "workflows.api.loading": ("load",),
-    "workflows.api.functions": ("train", "evaluate", "compare", "inspect", "plan", "check"),
-    "workflows.api.run": ("Run",),
-    "inference.translator": ("Translator",),
-    "inference.options": ("Details", "Preserve"),
-    "model.transformer": ("Transformer",),
-    "data.batch": ("Batch",),
-    "config.settings": (
-        "DataSettings",
-        "TokenizerSettings",
-        "ModelSettings",
-        "TrainSettings",
-        "ValidateSettings",
-        "InferenceSettings",
-    ),
+    "workflows.api.loading": "load",
+    "workflows.api.functions": "train evaluate compare inspect plan check",
+    "workflows.api.run": "Run",
+    "inference.translator": "Translator",
+    "inference.options": "Details Preserve",
+    "model.transformer": "Transformer",
+    "data.batch": "Batch",
+    "config": "DataSettings TokenizerSettings ModelSettings TrainSettings ValidateSettings InferenceSettings",
 }
-_PLACES = {name: f"dragoman.{module}" for module, names in _MODULES.items() for name in names}
+_PLACES = {name: f"dragoman.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "train",

@@ -28,7 +28,6 @@ MANIFEST = "manifest.json"
 TEMPORARY_PREFIX = ".writing-"
 """The prefix of temporary names."""
 _PART_SUFFIX = ".part"
-_CHUNK_BYTES = 1 << 20
 _OLD_PREFIX = f"{TEMPORARY_PREFIX}old-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EFBIG, errno.ENOTDIR)
@@ -39,11 +38,8 @@ _EMPTY_GZIP_BYTES = len(gzip.compress(b""))
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's content, in hexadecimal."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_regular_file(path: Path, most_bytes: int) -> bytes:

@@ -9,12 +9,11 @@
 | manifest.json | size and SHA-256 of each file, format, versions | `dragoman.files` |
 
 `Model` is what a folder holds, and what all other packages work with. `folder` has the layout of the folder, and
-`location` finds the folder that a path of the user means. Torch is imported when a `Transformer` is first needed.
+finds the folder that a path of the user means. Torch is imported when a `Transformer` is first needed.
 """
 
 from dragoman.bundle.card import Card
-from dragoman.bundle.folder import replace_card
-from dragoman.bundle.location import is_built_in, resolve_model_folder
+from dragoman.bundle.folder import is_built_in, replace_card, resolve_model_folder
 from dragoman.bundle.model import Model, Weights
 
 __all__ = ["Card", "Model", "Weights", "is_built_in", "replace_card", "resolve_model_folder"]

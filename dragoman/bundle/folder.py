@@ -1,4 +1,4 @@
-"""Write and read model folders. Reading executes nothing, and checks every file against the manifest first.
+"""Find, write and read model folders. Reading executes nothing, and checks every file against the manifest first.
 
 `Model.load` and `save` call this module, and so does every checkpoint, which is a model folder with two more
 files. manifest.json, which `dragoman.files` writes last, has these keys:
@@ -12,6 +12,14 @@ files. manifest.json, which `dragoman.files` writes last, has these keys:
 
 A folder may have no other files. The checks find damage and mixed-up files, not forgery: the manifest has no signature.
 An untrusted folder is safe to read because each part is parsed as data, within limits of size.
+
+Every command that takes a model calls `resolve_model_folder`. A run (`training/run/run_folder.py`) has these entries:
+
+- `averaged/`: a model folder with averaged weights, kept if they score at least as high as the best checkpoint.
+- `best`, `last`: pointer files, one line with a path such as ``checkpoints/step_0012000``. They are files and not
+  symbolic links, so that a run can be copied to any file system and packed into any archive.
+
+A folder of another program is recognized by its files, so that the error can name the command to use.
 """
 
 import shutil
@@ -24,19 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.bundle.card import Card
-from dragoman.bundle.weights import (
-    SCALE,
-    WEIGHTS,
-    is_embedding,
-    read_weights,
-    stored_precision,
-)
+from dragoman.bundle.weights import SCALE, WEIGHTS, is_embedding, read_weights, stored_precision
 from dragoman.config import Config, config_from_dict, dump_config
 from dragoman.config.checking import limit_folder
 from dragoman.config.fields import quote_value
-from dragoman.config.toml import MOST_TOML_BYTES, parse_toml
+from dragoman.config.loading import MOST_TOML_BYTES, parse_toml
 from dragoman.errors import ConfigError, ModelError
-from dragoman.files import VerifiedFolder, read_regular_file, verify_folder, write_folder
+from dragoman.files import MANIFEST, VerifiedFolder, read_regular_file, verify_folder, write_folder
 from dragoman.model.shapes import Arrays, Shapes
 from dragoman.version import __version__
 
@@ -52,6 +54,80 @@ _ARRAYS = (".safetensors",)
 """Endings of the large files: the weights, and in a checkpoint the state of the optimizer."""
 _MAX_BYTES = 64 << 20
 """Limit for every other file: three times the largest known tokenizer."""
+
+_CTRANSLATE2_WEIGHTS = "model.bin"
+_BUILT_IN = {"demo": Path(__file__).parents[1] / "demo" / "model"}
+# What a run offers as its model, in order of preference. Averaged weights are only kept if they are not worse.
+_POINTERS = ("averaged", "best")
+_HUGGING_FACE_CONFIG = "config.json"
+# Characters read from a pointer: the usual limit on the length of a path.
+_LONGEST_POINTER = 4096
+
+
+def resolve_model_folder(path: Path) -> Path:
+    """The model folder that `path` refers to: itself, or the averaged model of a run, else its best checkpoint.
+
+    Parameters
+    ----------
+    path
+        A model folder, a run, or a pointer file in a run. ``demo`` is the model that comes with Dragoman, unless the
+        working directory has a ``demo`` of its own.
+
+    Raises
+    ------
+    ModelError
+        If there is no model. The message tells what `path` is instead, and what to do.
+    """
+    if is_built_in(path):
+        return _BUILT_IN[str(path)]
+    if not path.exists():
+        raise ModelError(f"{path} does not exist. Name a model folder, a run of `dragoman train`, or `demo`.")
+    if path.is_file():
+        return _followed(path)
+    if (path / _CTRANSLATE2_WEIGHTS).is_file():
+        raise ModelError(
+            f"{path} is a model exported for CTranslate2. Name the model that it was exported from, or translate with "
+            "CTranslate2 as its README.md shows."
+        )
+    if (path / MANIFEST).exists():
+        return path
+    for name in _POINTERS:
+        if (path / name).is_dir():
+            return path / name
+        if (path / name).is_file():
+            return _followed(path / name)
+    if (path / _HUGGING_FACE_CONFIG).is_file():
+        raise ModelError(
+            f"{path} is a model in Hugging Face format. Import it first: `dragoman import {path} --out MODEL`."
+        )
+    if (path / "checkpoints").is_dir():
+        raise ModelError(f"{path} is a run without a finished validation, so it has no model yet. Let it train longer.")
+    hint = "Name a folder that `dragoman train` wrote."
+    if str(path) in _BUILT_IN:
+        hint = f"It hides the model `{path}` that comes with Dragoman. Rename it, or work in another folder."
+    raise ModelError(f"{path} is neither a model folder (it has no {MANIFEST}) nor a run. {hint}")
+
+
+def is_built_in(path: str | Path) -> bool:
+    """Whether a path names a model that comes with Dragoman."""
+    return str(path) in _BUILT_IN and not Path(path).exists()
+
+
+def _followed(pointer: Path) -> Path:
+    """The folder that a pointer names: a one-line file with a path below its own folder.
+
+    A path that leads out of that folder is refused, because a run may come from another person.
+    """
+    target, leads = pointer, False
+    with suppress(OSError, ValueError):  # another text file may be named by mistake
+        with pointer.open(encoding="utf-8") as stream:
+            target = (pointer.parent / stream.read(_LONGEST_POINTER).strip()).resolve()
+        leads = (target / MANIFEST).exists() and target.is_relative_to(pointer.parent.resolve())
+    if not leads:
+        raise ModelError(
+            f"{pointer} does not lead to a model folder. Name a model folder, or a run of `dragoman train`."
+        )
+    return target
 
 
 def manifest_facts(version: int = FORMAT) -> dict[str, Any]:
@@ -113,20 +189,16 @@ def open_folder(folder: Path) -> VerifiedFolder:
     return VerifiedFolder(folder, _ARRAYS, _MAX_BYTES)
 
 
-def check_format(checked: VerifiedFolder, folder: Path) -> None:
-    """Raise ModelError if this version cannot read the format, or if there are no weights."""
+def parse_settings(checked: VerifiedFolder) -> Config:
+    """The settings of an open model folder. Raises ModelError, also for another format or if there are no weights."""
+    folder = checked.path
     if (found := checked.manifest.get("format")) not in (FORMAT, QUANTIZED_FORMAT, SMALLEST_FORMAT):
         raise ModelError(
             f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT} to "
-            f"{SMALLEST_FORMAT}. "
-            "Update Dragoman, or copy or download the model again."
+            f"{SMALLEST_FORMAT}. Update Dragoman, or copy or download the model again."
         )
     if WEIGHTS not in checked.manifest["files"]:
         raise ModelError(f"{folder / WEIGHTS} is missing. Copy or download the model again.")
-
-
-def parse_settings(checked: VerifiedFolder, folder: Path) -> Config:
-    """The settings of an open model folder. Raises ModelError."""
     return _settings_in(checked.read(_CONFIG), folder / _CONFIG)
 
 

@@ -11,26 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from dragoman.bundle import folder as layout
+from dragoman.bundle import weights as tensors
 from dragoman.bundle.card import Card, read_card
-from dragoman.bundle.folder import (
-    check_format,
-    layout_version,
-    manifest_facts,
-    mean_weights,
-    open_folder,
-    parse_settings,
-    write_card,
-    write_settings,
-)
 from dragoman.bundle.quantization import float32_arrays, quantized_arrays
-from dragoman.bundle.weights import (
-    WEIGHTS,
-    check_file_size,
-    check_stored_precision,
-    parse_weights,
-    stored_precision,
-    write_tensors,
-)
+from dragoman.bundle.weights import WEIGHTS, check_stored_precision, stored_precision
 from dragoman.config import Config, ModelSettings
 from dragoman.devices.precision import choose_device
 from dragoman.devices.threads import keep_freed_memory, return_freed_memory
@@ -229,9 +214,8 @@ class Model:
             it.
         """
         device = choose_device(device)
-        checked = open_folder(folder)
-        check_format(checked, folder)
-        config = parse_settings(checked, folder)
+        checked = layout.open_folder(folder)
+        config = layout.parse_settings(checked)
         tokenizers = TokenizerPair.load(folder)
         try:
             shapes = parameter_shapes(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
@@ -241,16 +225,16 @@ class Model:
                 "again."
             ) from None
         path = folder / WEIGHTS
-        check_file_size(path, shapes)
+        tensors.check_file_size(path, shapes)
         # The weights are hashed from the content that is parsed, so that a large file is read only once.
         try:
-            arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
+            arrays = tensors.parse_weights(checked.read(WEIGHTS), path, shapes)
         except MemoryError:
             size = f"{checked.manifest['files'][WEIGHTS]['bytes']:,}"
             words = f"{path} has {size} bytes, which do not fit into memory. Use a smaller model."
             raise ResourceError(words) from None
         card = read_card(folder)
-        open_folder(folder)  # nothing changed while the other files were read
+        layout.open_folder(folder)  # nothing changed while the other files were read
         read_again = partial(_read_again, folder.absolute(), checked.fingerprint)
         weights = Weights(config.model, arrays, device, read_again)
         return cls(weights, tokenizers, config, card, checked.fingerprint)
@@ -260,7 +244,7 @@ class Model:
 
         Raises ResourceError if the disk is full.
         """
-        with write_folder(folder, manifest_facts(layout_version(self.weights.arrays))) as temporary:
+        with write_folder(folder, layout.manifest_facts(layout.layout_version(self.weights.arrays))) as temporary:
             self.write_files(temporary)
 
     def write_files(self, folder: Path) -> None:
@@ -269,10 +253,10 @@ class Model:
         A checkpoint adds its own files to `folder` afterwards. Both are inside `write_folder`, which writes the
         manifest.
         """
-        write_settings(self.config, folder)
-        write_card(self.card, folder)
+        layout.write_settings(self.config, folder)
+        layout.write_card(self.card, folder)
         self.tokenizers.save(folder)
-        write_tensors(self.weights.arrays, folder / WEIGHTS)
+        tensors.write_tensors(self.weights.arrays, folder / WEIGHTS)
 
     @classmethod
     def average(cls, folders: Sequence[Path]) -> "Model":
@@ -281,7 +265,7 @@ class Model:
         Raises ModelError if a folder is damaged or of another model.
         """
         last = cls.load(folders[-1], "cpu")
-        mean = mean_weights(folders, {name: array.shape for name, array in last.weights.arrays.items()})
+        mean = layout.mean_weights(folders, {name: array.shape for name, array in last.weights.arrays.items()})
         return replace(last, weights=Weights(last.config.model, mean))
 
     def quantize(self, precision: Literal["int8", "int16"], embeddings: bool = False) -> "Model":

@@ -2,21 +2,13 @@
 
 - `settings` defines all settings, one frozen dataclass per TOML table.
 - `fields` checks single values and knows renamed and removed settings, `checking` checks rules between settings.
-- `loading` reads and writes configurations, `toml` parses untrusted files.
+- `loading` reads and writes configurations, also from untrusted files.
 - `recipes` has the default settings for a corpus of a given size.
 """
 
 from dragoman.config.checking import check_config
 from dragoman.config.fields import SETTINGS, Setting, settings_of
-from dragoman.config.loading import (
-    GivenSettings,
-    LoadedConfig,
-    config_from_dict,
-    dump_config,
-    load_config,
-    read_config,
-    read_given,
-)
+from dragoman.config.loading import GivenSettings, config_from_dict, dump_config, load_config, read_config, read_given
 from dragoman.config.settings import (
     CORPUS_FILES,
     CORPUS_KEYS,
@@ -41,7 +33,6 @@ __all__ = [
     "DataSettings",
     "GivenSettings",
     "InferenceSettings",
-    "LoadedConfig",
     "ModelSettings",
     "Setting",
     "TokenizerSettings",

@@ -11,21 +11,20 @@ from dragoman.errors import ConfigError, SettingsWarning
 Label = Callable[[str], str]
 
 _MOST_OF_FOLDER = {
-    ("data", "max_tokens"): 2048,
-    ("inference", "max_extra_tokens"): 500,
-    ("inference", "min_tokens"): 500,
-    ("inference", "beam_size"): 64,
-    ("inference", "n_best"): 64,
-    ("inference", "mbr_samples"): 256,
-    ("inference", "batch_tokens"): 1 << 16,
+    "data.max_tokens": 2048,
+    "inference.max_extra_tokens": 500,
+    "inference.min_tokens": 500,
+    "inference.beam_size": 64,
+    "inference.n_best": 64,
+    "inference.mbr_samples": 256,
+    "inference.batch_tokens": 1 << 16,
 }
-_AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
 
 
 def check_config(config: Config, label: Label = "`{}`".format) -> None:
     """Raise ConfigError for the first contradiction. `label` returns the name of a key for the message."""
     check_shape(config.model, label)
-    for rules in (_model, _tokenizer, _data, _limits, _sharding, _schedule, _run, _inference):
+    for rules in (_model, _data, _limits, _training, _inference):
         for problem in rules(config, label):
             raise ConfigError(problem)
 
@@ -41,17 +40,17 @@ def limit_folder(config: Config, origin: str) -> Config:
 
     Warns for each setting that is lowered. The user may set higher values.
     """
-    tables: dict[str, Any] = {}
-    for (table, name), most in _MOST_OF_FOLDER.items():
-        settings = tables.get(table, getattr(config, table))
+    for key, most in _MOST_OF_FOLDER.items():
+        table, name = key.split(".")
+        settings: Any = getattr(config, table)
         if (value := getattr(settings, name)) > most:
             warnings.warn(
-                f"`{table}.{name}` in {origin} is {value}, more than a model folder may set, so it is {most}.",
+                f"`{key}` in {origin} is {value}, more than a model folder may set, so it is {most}.",
                 SettingsWarning,
                 stacklevel=1,
             )
-            tables[table] = replace(settings, **{name: most})
-    return replace(config, **tables)
+            config = replace(config, **{table: replace(settings, **{name: most})})
+    return config
 
 
 def check_vocabularies(model: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> None:
@@ -78,21 +77,17 @@ def _shape(model: ModelSettings, label: Label) -> Iterator[str]:
 
 def _model(config: Config, label: Label) -> Iterator[str]:
     """Rules for new runs, not for trained models."""
-    model = config.model
+    model, tokenizer = config.model, config.tokenizer
     if model.longest_text(config.data.max_tokens) < config.data.max_tokens:
         yield (
             f"{label('model.max_positions')} must be greater than `data.max_tokens` ({config.data.max_tokens}), "
             f"but is {model.max_positions}. Raise it, or lower `data.max_tokens`."
         )
-    if model.tie == "all" and not config.tokenizer.joint:
+    if model.tie == "all" and not tokenizer.joint:
         yield (
             f'{label("model.tie")} must not be "all" if `tokenizer.joint` is false, because two vocabularies '
             f'cannot share one embedding. Set `model.tie` to "decoder".'
         )
-
-
-def _tokenizer(config: Config, label: Label) -> Iterator[str]:
-    tokenizer = config.tokenizer
     if tokenizer.bpe_dropout and tokenizer.kind != "bpe":
         yield (
             f'{label("tokenizer.bpe_dropout")} must be 0 if `tokenizer.kind` is "{tokenizer.kind}", but is '
@@ -154,8 +149,8 @@ def _limits(config: Config, label: Label) -> Iterator[str]:
         )
 
 
-def _sharding(config: Config, label: Label) -> Iterator[str]:
-    train = config.train
+def _training(config: Config, label: Label) -> Iterator[str]:
+    data, train = config.data, config.train
     if train.sharding == "full" and train.compile:
         yield (
             f'{label("train.compile")} must be false if `train.sharding` is "full", because sharded layers cannot be '
@@ -166,24 +161,16 @@ def _sharding(config: Config, label: Label) -> Iterator[str]:
             f'{label("train.sharding")} must be "none" if `train.optimizer` is "muon" or `train.ema_decay` is '
             'set, but is "full". Change one of them.'
         )
-
-
-def _schedule(config: Config, label: Label) -> Iterator[str]:
-    train = config.train
     if train.schedule in ("linear", "cosine") and not train.max_steps:
         yield (
             f'{label("train.max_steps")} must not be 0 if `train.schedule` is "{train.schedule}", because the '
             "learning rate falls to 0 at that step. Set it, or use inverse_sqrt."
         )
-    if train.schedule in ("linear", "cosine") and train.max_steps and train.warmup_steps >= train.max_steps:
+    elif train.schedule in ("linear", "cosine") and train.warmup_steps >= train.max_steps:
         yield (
             f"{label('train.warmup_steps')} must be less than `train.max_steps` ({train.max_steps}) if "
             f'`train.schedule` is "{train.schedule}", but is {train.warmup_steps}. Lower it, or raise the limit.'
         )
-
-
-def _run(config: Config, label: Label) -> Iterator[str]:
-    data, train = config.data, config.train
     if (data.replay or data.replay_src or data.replay_test or data.replay_test_src) and not train.start_from:
         yield (
             f"{label('train.start_from')} must be set if replay data is given. Name the model to fine-tune "
@@ -199,15 +186,12 @@ def _run(config: Config, label: Label) -> Iterator[str]:
 def _inference(config: Config, label: Label) -> Iterator[str]:
     inference = config.inference
     samples = inference.sample or inference.mbr_samples
-    if inference.mbr_samples and inference.n_best > inference.mbr_samples:
+    limit = "mbr_samples" if inference.mbr_samples else "beam_size"
+    most: int = getattr(inference, limit)
+    if inference.n_best > most and (inference.mbr_samples or not inference.sample):
         yield (
-            f"{label('inference.n_best')} must be at most `inference.mbr_samples` ({inference.mbr_samples}), "
-            f"but is {inference.n_best}. Lower it, or raise `inference.mbr_samples`."
-        )
-    if inference.n_best > inference.beam_size and not samples:
-        yield (
-            f"{label('inference.n_best')} must be at most `inference.beam_size` ({inference.beam_size}), "
-            f"but is {inference.n_best}. Lower it, or raise `inference.beam_size`."
+            f"{label('inference.n_best')} must be at most `inference.{limit}` ({most}), "
+            f"but is {inference.n_best}. Lower it, or raise `inference.{limit}`."
         )
     for name, neutral in (("temperature", 1.0), ("top_k", 0), ("top_p", 1.0)):
         value = getattr(inference, name)

@@ -1,10 +1,13 @@
 """Read a configuration from a recipe, TOML files and flags, in that order, and write it as TOML.
 
 Explicit values always win over the recipe and over the values of `model.preset`, whatever their order.
+
+TOML files may be untrusted: `parse_toml` checks the size and the length of keys first.
 """
 
 import difflib
 import re
+import tomllib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,23 +16,10 @@ from typing import Any
 
 import tomli_w
 
+from dragoman.config import fields
 from dragoman.config.checking import check_config, check_shape
-from dragoman.config.fields import (
-    REMOVED,
-    RENAMED,
-    SETTINGS,
-    TABLES,
-    SettingValue,
-    check_removed,
-    current_key,
-    describe_removed,
-    describe_renamed,
-    did_you_mean,
-    quote_value,
-    settings_of,
-)
+from dragoman.config.fields import RENAMED, SETTINGS, TABLES, SettingValue, did_you_mean, quote_value, settings_of
 from dragoman.config.settings import CORPORA, PRESETS, Config
-from dragoman.config.toml import parse_toml, toml_bytes
 from dragoman.errors import ConfigError, SettingsWarning
 
 NAME_HINTS = {
@@ -54,6 +44,13 @@ _OF_TEXT = (
     "data.tgt_lang",
 )
 """Settings that rarely fit another training text."""
+
+MOST_TOML_BYTES = 1 << 18
+_MOST_KEY_PARTS = 16
+# tomllib stores every prefix of a dotted key, so a key of 20,000 parts takes 2.4 GB. The pattern matches at most 256
+# characters of a quoted part, which keeps the search linear. Few longer parts fit into `MOST_TOML_BYTES`.
+_PART = r"""(?:(?<![\w-])[\w-]++|"(?:[^"\\\n]|\\.){0,256}+"|'[^'\n]{0,256}+')"""
+_LONG_KEY = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_KEY_PARTS}}}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,7 @@ def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
     """The flags by current keys. Raises ConfigError if one setting has both its old and its new name."""
     current: dict[str, str] = {}
     for key, text in overrides.items():
-        if (new := current_key(key)) != key:
+        if (new := fields.current_key(key)) != key:
             if new in overrides:
                 raise ConfigError(f"`{flag_of(key)}` and `{flag_of(new)}` are one setting. Leave the old name out.")
             note = f"`{flag_of(key)}` is now `{flag_of(new)}`; the old name still works."
@@ -140,7 +137,7 @@ def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse_flag(key: str, text: str) -> _Given:
-    if removed := describe_removed(key, "flag"):
+    if removed := fields.describe_removed(key, "flag"):
         raise ConfigError(f"`{flag_of(key)}` {removed}")
     if key not in SETTINGS:
         raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
@@ -226,7 +223,7 @@ def _given_by_table(
     given: dict[str, _Given] = {}
     old_keys = []
     for written, value in _entries(content, origin, if_removed):
-        key, place = current_key(written), f"`{written}` in {origin}"
+        key, place = fields.current_key(written), f"`{written}` in {origin}"
         if key in given:
             old = next(each for each in RENAMED if RENAMED[each] == key)
             raise ConfigError(f"`{old}` and `{key}` in {origin} are one setting. Remove `{old}`, the old name.")
@@ -236,7 +233,7 @@ def _given_by_table(
         if key != written:
             old_keys.append(written)
     if old_keys:
-        warnings.warn(describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
+        warnings.warn(fields.describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
     return given
 
 
@@ -255,10 +252,10 @@ def _entries(content: Mapping[str, Any], origin: str, if_removed: str | None) ->
             )
         for name, value in values.items():
             key = f"{table}.{name}"
-            if key not in REMOVED:
+            if key not in fields.REMOVED:
                 yield key, value
             elif if_removed is not None:
-                check_removed(key, value, f"`{key}` in {origin}", if_removed)
+                fields.check_removed(key, value, f"`{key}` in {origin}", if_removed)
 
 
 def _nearest_setting(key: str) -> str:
@@ -325,3 +322,40 @@ def _nearest_file(path: Path) -> str:
     names = [other.name for other in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names, n=1)
     return f" Did you mean `{path.with_name(near[0])}`?" if near else " Give the path of a TOML file."
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file. Raises OSError, and the errors of `parse_toml`."""
+    return parse_toml(toml_bytes(path), str(path))
+
+
+def toml_bytes(path: Path) -> bytes:
+    """The bytes of a file. Raises ConfigError for more than `MOST_TOML_BYTES`, and OSError."""
+    with path.open("rb") as stream:
+        content = stream.read(MOST_TOML_BYTES + 1)
+    check_size(len(content), str(path))
+    return content
+
+
+def check_size(size: int, origin: str) -> None:
+    """Raise ConfigError for more than `MOST_TOML_BYTES` bytes."""
+    if size > MOST_TOML_BYTES:
+        raise ConfigError(f"{origin} has more than {MOST_TOML_BYTES} bytes, the limit for settings. Check the path.")
+
+
+def parse_toml(content: bytes | str, origin: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises ConfigError, which names `origin`, for a text that is too large or too deeply nested, and ValueError for
+    invalid TOML or UTF-8.
+    """
+    check_size(len(content), origin)
+    text = content.decode("utf-8") if isinstance(content, bytes) else content
+    if _LONG_KEY.search(text):
+        raise ConfigError(
+            f"{origin} has a key of more than {_MOST_KEY_PARTS} parts. Write `[table]`, and `name = value` below it."
+        )
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{origin} is nested too deeply. Use numbers, strings, true or false as values.") from None

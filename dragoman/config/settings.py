@@ -86,10 +86,7 @@ class DataSettings:
         0.0, "Share of pairs without the final full stop on both sides", minimum=0.0, maximum=1.0
     )
     augment_noise: float = setting(
-        0.0,
-        "Share of pairs with typing errors in the source, about 1 in 20 letters",
-        minimum=0.0,
-        maximum=1.0,
+        0.0, "Share of pairs with typing errors in the source, about 1 in 20 letters", minimum=0.0, maximum=1.0
     )
     replay: str = setting("", "Fine-tuning: file with earlier training data, mixed in against forgetting")
     replay_src: str = setting("", "Source side of the replay data")

@@ -64,26 +64,20 @@ def hub_errors(name: str, kind: type[DragomanError], advice: str, check: str = "
     `advice` is the next step if the network may be the cause, and `check` if the name may be.
     """
     try:
-        from huggingface_hub.errors import (
-            HfHubHTTPError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-            OfflineModeIsEnabled,
-        )
-    except ImportError as error:
-        raise _missing_package_error(error, kind) from None
-    try:
+        from huggingface_hub import errors
+
         yield
         return
     except DragomanError:
         raise
     except ImportError as error:
-        raise _missing_package_error(error, kind) from None
-    except OfflineModeIsEnabled:
+        package = str(error.name).partition(".")[0]
+        raise kind(f"the package {package} is not installed. {install_advice('hub')}") from None
+    except errors.OfflineModeIsEnabled:
         problem, advice = "cannot be downloaded, because HF_HUB_OFFLINE is set", "Unset it."
-    except LocalEntryNotFoundError:
+    except errors.LocalEntryNotFoundError:
         problem = "is not in the local cache and cannot be downloaded (no network, or HF_HUB_OFFLINE is set)"
-    except (HfHubHTTPError, HFValidationError) as error:
+    except (errors.HfHubHTTPError, errors.HFValidationError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = "it does not exist there, or is private" if status in (401, 404) else str(error).split("\n")[0]
         problem, advice = f"cannot be downloaded from the Hugging Face hub: {reason.rstrip('.')}", check
@@ -94,8 +88,3 @@ def hub_errors(name: str, kind: type[DragomanError], advice: str, check: str = "
         reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(".")
         problem = f"cannot be downloaded ({reason})"
     raise kind(f"{name} {problem}. {advice}")
-
-
-def _missing_package_error(error: ImportError, kind: type[DragomanError]) -> DragomanError:
-    package = str(error.name).partition(".")[0]
-    return kind(f"the package {package} is not installed. {install_advice('hub')}")

@@ -16,7 +16,7 @@ files before all others, because they determine every other size. `marian_export
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,19 @@ MAX_JSON_BYTES = 64 << 20
 # transformers' names on the left, the values of `model.activation` on the right.
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 
+MODEL_KEYS = {
+    "d_model": "d_model",
+    "encoder_ffn_dim": "d_ff",
+    "encoder_attention_heads": "num_heads",
+    "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+}
+"""Keys of config.json, and the settings of [model] that have the same values."""
 # Values that every supported MarianMTModel has. A missing key has the value given here.
-_MUST_BE: dict[str, Any] = {
+MUST_BE: dict[str, Any] = {
     "model_type": "marian",
     "is_encoder_decoder": True,
     "scale_embedding": True,
@@ -64,14 +75,8 @@ _DEFAULTS: dict[str, Any] = {
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
-# Limits far beyond any existing model, so that a hostile file cannot exhaust time and memory.
-_AT_MOST: dict[str, Any] = {
-    "model.d_model": 1 << 16,
-    "model.d_ff": 1 << 20,
-    "model.num_encoder_layers": 1000,
-    "model.num_decoder_layers": 1000,
-    "model.max_positions": 1 << 16,
-}
+# A limit far beyond any existing model, so that a hostile file cannot exhaust time and memory.
+_MOST_POSITIONS = 1 << 16
 # Options of the search that Dragoman does not have, with the values that turn them off.
 _NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1.0,
@@ -117,7 +122,7 @@ class MarianConfig:
     src_lang: str
     tgt_lang: str
     max_positions: int
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def read_marian_config(folder: Path) -> MarianConfig:
@@ -126,21 +131,18 @@ def read_marian_config(folder: Path) -> MarianConfig:
     Only config.json is required. Raises ModelError that names an unsupported key and its value.
     """
     config = _Table(folder / CONFIG, _DEFAULTS | read_json(folder / CONFIG))
-    for key, value in _MUST_BE.items():
+    for key, value in MUST_BE.items():
         config.require(key, value)
     config.require("decoder_ffn_dim", config.content["encoder_ffn_dim"])
     config.require("decoder_attention_heads", config.content["encoder_attention_heads"])
     config.require("decoder_start_token_id", config.content["pad_token_id"])
     generation = config.content | (read_json(folder / GENERATION) if (folder / GENERATION).exists() else {})
     tokenizer = read_json(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
-    model = _model(config)
-    sizes = {"vocab_size": config.content["vocab_size"], "decoder_vocab_size": _decoder_vocab_size(config.content)}
-    src_size, tgt_size = (config.number(key, size) for key, size in sizes.items())
     return MarianConfig(
-        model=model,
+        model=_model(config),
         inference=_inference(_Table(folder / GENERATION, generation)),
-        src_vocab_size=src_size,
-        tgt_vocab_size=tgt_size,
+        src_vocab_size=config.number("vocab_size", config.content["vocab_size"]),
+        tgt_vocab_size=config.number("decoder_vocab_size", _decoder_vocab_size(config.content)),
         pad_id=config.number("pad_token_id", config.content["pad_token_id"]),
         eos_id=config.number("eos_token_id", config.content["eos_token_id"]),
         separate_vocabularies=tokenizer.get("separate_vocabs") is True,
@@ -186,14 +188,9 @@ class _Table:
     def value_for(self, key: str, setting: str) -> Any:
         """The value of a key. Raises ModelError if the setting of Dragoman does not allow it."""
         try:
-            value = SETTINGS[setting].check(self.content[key], f"{self.path}: `{key}`")
+            return SETTINGS[setting].check(self.content[key], f"{self.path}: `{key}`")
         except ConfigError as error:
             raise ModelError(f"{error} Such a model cannot be imported; choose another.") from None
-        if value > (limit := _AT_MOST.get(setting, value)):
-            raise ModelError(
-                f"{self.path}: `{key}` must be at most {limit}, but is {quote_value(value)}. Check where it comes from."
-            )
-        return value
 
     def number(self, key: str, value: Any) -> int:
         """`value` if it is a whole number from 0, else raise ModelError about `key`."""
@@ -213,14 +210,7 @@ def _model(config: _Table) -> ModelSettings:
         )
     settings = ModelSettings(
         preset="custom",
-        d_model=config.value_for("d_model", "model.d_model"),
-        d_ff=config.value_for("encoder_ffn_dim", "model.d_ff"),
-        num_heads=config.value_for("encoder_attention_heads", "model.num_heads"),
-        num_encoder_layers=config.value_for("encoder_layers", "model.num_encoder_layers"),
-        num_decoder_layers=config.value_for("decoder_layers", "model.num_decoder_layers"),
-        dropout=config.value_for("dropout", "model.dropout"),
-        attention_dropout=config.value_for("attention_dropout", "model.attention_dropout"),
-        activation_dropout=config.value_for("activation_dropout", "model.activation_dropout"),
+        **{setting: config.value_for(key, f"model.{setting}") for key, setting in MODEL_KEYS.items()},
         norm_first=False,
         activation=_ACTIVATIONS[activation],  # type: ignore[arg-type]
         positions="marian",
@@ -272,6 +262,11 @@ def _inference(generation: _Table) -> InferenceSettings:
 def _max_positions(config: _Table, tokenizer: dict[str, Any]) -> int:
     """The smaller one of the model's positions and its tokenizer's maximum length."""
     positions = config.value_for("max_position_embeddings", "model.max_positions")
+    if positions > _MOST_POSITIONS:
+        raise ModelError(
+            f"{config.path}: `max_position_embeddings` must be at most {_MOST_POSITIONS}, but is "
+            f"{quote_value(positions)}. Check where it comes from."
+        )
     limit = tokenizer.get("model_max_length", 512)
     return min(positions, limit) if type(limit) is int and limit > 1 else int(positions)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dragoman.bundle import Model
 from dragoman.bundle.weights import write_tensors
 from dragoman.errors import ModelError
-from dragoman.exchange.marian_config import CONFIG, GENERATION, TOKENIZER
+from dragoman.exchange.marian_config import CONFIG, GENERATION, MODEL_KEYS, MUST_BE, TOKENIZER
 from dragoman.exchange.marian_import import SOURCE_SPM, TARGET_SPM, TARGET_VOCABULARY, VOCABULARY
 from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, PROJECTION, SAFETENSORS, SHARED, layer_tensors
 from dragoman.exchange.sentencepiece_file import write_spm
@@ -86,10 +86,10 @@ def export_marian(model: Model, folder: Path) -> tuple[str, ...]:
             _write(temporary / TARGET_VOCABULARY, tgt.vocabulary)
         for name, side in ((SOURCE_SPM, src), (TARGET_SPM, tgt)):
             (temporary / name).write_bytes(write_spm(side.tokenizer.model))
-    settings = model.config.inference
-    if settings.length_penalty == "power":
+    penalty = model.config.inference.length_penalty
+    if penalty == "power":
         return ()
-    return (f"`inference.length_penalty` ({settings.length_penalty}) has no counterpart in Marian and is left out",)
+    return (f"`inference.length_penalty` ({penalty}) has no counterpart in Marian and is left out",)
 
 
 def _side(tokenizer: Tokenizer) -> _Side:
@@ -141,23 +141,11 @@ def _config(model: Model, src: _Side, tgt: _Side) -> dict[str, Any]:
     shape, pad = model.config.model, len(tgt.rows) - 1
     return {
         "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        "is_encoder_decoder": True,
-        "d_model": shape.d_model,
-        "encoder_layers": shape.num_encoder_layers,
-        "decoder_layers": shape.num_decoder_layers,
-        "encoder_attention_heads": shape.num_heads,
+        **MUST_BE,
+        **{key: getattr(shape, setting) for key, setting in MODEL_KEYS.items()},
         "decoder_attention_heads": shape.num_heads,
-        "encoder_ffn_dim": shape.d_ff,
         "decoder_ffn_dim": shape.d_ff,
         "activation_function": shape.activation,
-        "dropout": shape.dropout,
-        "attention_dropout": shape.attention_dropout,
-        "activation_dropout": shape.activation_dropout,
-        "scale_embedding": True,
-        "normalize_before": False,
-        "normalize_embedding": False,
-        "static_position_embeddings": True,
         "max_position_embeddings": _num_positions(model),
         "vocab_size": len(src.rows),
         "decoder_vocab_size": len(tgt.rows),

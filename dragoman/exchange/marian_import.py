@@ -160,12 +160,9 @@ _CONTROLS = frozenset(("<pad>", "</s>", "<unk>"))
 def _our_rows(side: _Side, marian: MarianConfig) -> list[int]:
     """Marian's id for each of our ids after padding."""
     unk_id = side.vocabulary["<unk>"]
-    special = {marian.pad_id, marian.eos_id, unk_id}
     controls = {BOS_ID: marian.pad_id, EOS_ID: marian.eos_id, UNK_ID: unk_id}
-    return [
-        *(controls[index] for index in sorted(controls)),
-        *(index for index in range(len(side.vocabulary)) if index not in special),
-    ]
+    others = (index for index in range(len(side.vocabulary)) if index not in controls.values())
+    return [*(controls[index] for index in sorted(controls)), *others]
 
 
 def _embedding_names(tensors: TensorFile, marian: MarianConfig) -> dict[str, str]:

@@ -22,9 +22,9 @@ import json
 import math
 import pickle
 import zipfile
-from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,31 +39,18 @@ SHARED = "model.shared.weight"
 PROJECTION = "lm_head.weight"
 EMBEDDINGS = {side: f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")}
 POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+_ATTENTIONS = {
+    "encoder": {"self_attn": "self_attn"},
+    "decoder": {"self_attn": "self_attn", "cross_attn": "encoder_attn"},
+}
+_FEED_FORWARD = {
+    "feed_forward.inner": "fc1",
+    "feed_forward.outer": "fc2",
+    "feed_forward_residual.norm": "final_layer_norm",
+}
+"""Parts of our layers, and Marian's names of them."""
 # safetensors' names, and what numpy reads them as. It has no bfloat16, the upper half of a float32.
 _STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-
-
-class TensorFile(Protocol):
-    """The tensors of a file."""
-
-    path: Path
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes by name, read without allocating memory for the tensors."""
-
-    def tensor(self, name: str) -> NDArray[np.float32]:
-        """One tensor in float32."""
-
-
-def open_tensors(folder: Path) -> TensorFile:
-    """Open the weights of a folder, safetensors before pickle. Raises ModelError if they are missing or invalid."""
-    if (folder / SAFETENSORS).is_file():
-        return _Safetensors(folder / SAFETENSORS)
-    if (folder / PICKLED).is_file():
-        return _Pickled(folder / PICKLED)
-    raise ModelError(
-        f"{folder} has neither {SAFETENSORS} nor {PICKLED}. Name the complete folder of a model in Hugging Face format."
-    )
 
 
 class _Safetensors:
@@ -124,6 +111,21 @@ class _Pickled:
         return found
 
 
+TensorFile = _Safetensors | _Pickled
+"""The tensors of a file: their shapes by name, without memory for the tensors, and each tensor in float32."""
+
+
+def open_tensors(folder: Path) -> TensorFile:
+    """Open the weights of a folder, safetensors before pickle. Raises ModelError if they are missing or invalid."""
+    if (folder / SAFETENSORS).is_file():
+        return _Safetensors(folder / SAFETENSORS)
+    if (folder / PICKLED).is_file():
+        return _Pickled(folder / PICKLED)
+    raise ModelError(
+        f"{folder} has neither {SAFETENSORS} nor {PICKLED}. Name the complete folder of a model in Hugging Face format."
+    )
+
+
 def _refuse_compressed(path: Path) -> None:
     """Raise ValueError for a compressed archive. torch itself never writes one."""
     with zipfile.ZipFile(path) as archive:
@@ -147,25 +149,16 @@ def _is_plain(name: Any, value: Any) -> bool:
 def layer_tensors(settings: ModelSettings) -> dict[str, tuple[str, ...]]:
     """Marian's names for each of our tensors in the layers. Several of Marian's are stacked to one of ours."""
     names: dict[str, tuple[str, ...]] = {}
-    for index in range(settings.num_encoder_layers):
-        names |= _layer(f"encoder.layers.{index}", {"self_attn": "self_attn"})
-    for index in range(settings.num_decoder_layers):
-        names |= _layer(f"decoder.layers.{index}", {"self_attn": "self_attn", "cross_attn": "encoder_attn"})
-    return names
-
-
-def _layer(place: str, attentions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The names of one layer. `attentions` has Marian's name for each of our attentions."""
-    names: dict[str, tuple[str, ...]] = {}
-    for part in ("weight", "bias"):
-        for ours, theirs in attentions.items():
-            inner = tuple(f"model.{place}.{theirs}.{which}_proj.{part}" for which in "qkv")
-            names[f"{place}.{ours}.in_{part}"] = inner
-            names[f"{place}.{ours}.out.{part}"] = (f"model.{place}.{theirs}.out_proj.{part}",)
-            names[f"{place}.{ours}_residual.norm.{part}"] = (f"model.{place}.{theirs}_layer_norm.{part}",)
-        names[f"{place}.feed_forward.inner.{part}"] = (f"model.{place}.fc1.{part}",)
-        names[f"{place}.feed_forward.outer.{part}"] = (f"model.{place}.fc2.{part}",)
-        names[f"{place}.feed_forward_residual.norm.{part}"] = (f"model.{place}.final_layer_norm.{part}",)
+    for side, count in (("encoder", settings.num_encoder_layers), ("decoder", settings.num_decoder_layers)):
+        for index, part in product(range(count), ("weight", "bias")):
+            layer = f"{side}.layers.{index}"
+            for ours, theirs in _ATTENTIONS[side].items():
+                stacked = tuple(f"model.{layer}.{theirs}.{which}_proj.{part}" for which in "qkv")
+                names[f"{layer}.{ours}.in_{part}"] = stacked
+                names[f"{layer}.{ours}.out.{part}"] = (f"model.{layer}.{theirs}.out_proj.{part}",)
+                names[f"{layer}.{ours}_residual.norm.{part}"] = (f"model.{layer}.{theirs}_layer_norm.{part}",)
+            for ours, theirs in _FEED_FORWARD.items():
+                names[f"{layer}.{ours}.{part}"] = (f"model.{layer}.{theirs}.{part}",)
     return names
 
 

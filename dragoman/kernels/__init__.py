@@ -9,11 +9,10 @@ functions of training for the processor at hand when they are first called, and 
 | `library.py` | find and load the machine code of the search, and call its functions |
 | `compiling.py` | compile on this machine, with a cache on disk, and build the libraries of the package |
 | `objects.py` | compile functions into an object file |
-| `jit.py` | the decorators `jit_compile` and `jit_without_nan` |
-| `caching.py` | the decorator `jit_cached`, which keeps compiled code on disk |
+| `jit.py` | the decorators `jit_compile`, `jit_without_nan`, and `jit_cached`, which keeps compiled code on disk |
 | `tiles.py` | register sizes of the processor, and the tile shapes that follow from them |
 | `llvm.py` | building blocks for instructions on vectors, written in LLVM's language |
-| `arithmetic.py` | operations on single numbers: bfloat16, exp2, fused multiply-add |
+| `arithmetic.py` | operations on single numbers: bfloat16, exp2, selection |
 | `vectors.py` | operations on vectors of 16 numbers: sums, products, powers, a tile of float32 products |
 | `matrix_products.py` | instructions of the search: the tile of its matrix products, attention, prefetching |
 | `training.py` | complete operations of a training step, forward and backward |

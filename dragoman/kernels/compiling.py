@@ -1,6 +1,6 @@
 """Compile machine code on this machine, keep it in the user's cache folder, and build the libraries of a package.
 
-numba compiles training's functions when they are called first (`caching.py`). The search's functions are compiled at
+numba compiles training's functions when they are called first (`jit.py`). The search's functions are compiled at
 once, by a process of its own (`inference/compiled/build.py`), because that takes a few hundred megabytes.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from dragoman.errors import ResourceError
 from dragoman.files import user_cache_folder, write_file
-from dragoman.kernels.processor import BYTE_TARGETS, FLOAT_TARGETS, Target
+from dragoman.kernels.processor import TARGETS, Target
 from dragoman.messages import say
 
 _PACKAGE = Path(__file__).parents[1]
@@ -31,10 +31,12 @@ SEARCH_SOURCES = (
     "text/tokenization/control_ids",
 )
 """Modules that the search's machine code depends on, relative to the package."""
-TRAINING_SOURCES = (*map("kernels/{}".format, "__init__ arithmetic caching jit llvm training vectors".split()),)
+TRAINING_SOURCES = (*map("kernels/{}".format, "__init__ arithmetic jit llvm training vectors".split()),)
 """Modules that training's machine code depends on."""
 _COMPILER = "dragoman.inference.compiled.build"
 _NOTE = "compiling for this processor; this takes some seconds, and later runs reuse the code"
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+"""The type of the search's functions, which take the address of a table of words."""
 _announced: list[str] = []
 _compiled: list[str] = []
 """For each function or library that this process compiled, why it could not be kept, or ""."""
@@ -48,7 +50,7 @@ def can_compile() -> bool:
     try:
         from numba import config
 
-        from dragoman.kernels import arithmetic  # noqa: F401
+        from dragoman.kernels import llvm  # noqa: F401
     except Exception as error:
         slower = "so that training and translating are slower"
         warnings.warn(f"numba cannot be used, {slower}: {error}", RuntimeWarning, stacklevel=2)
@@ -61,22 +63,8 @@ def announce_compiling() -> None:
     _announced[:] = [_NOTE]
 
 
-def will_compile() -> None:
-    """Print the note if numba compiles. Call this before the first function that numba compiles in this process."""
-    if _announced:
-        from numba.core import event
-
-        class Listener(event.Listener):  # type: ignore[misc]
-            def on_start(self, _event: Any) -> None:
-                _tell()
-
-            def on_end(self, _event: Any) -> None:
-                pass
-
-        event.register("numba:compile", Listener())
-
-
-def _tell() -> None:
+def tell_compiling() -> None:
+    """Print the note, if it was announced and not printed yet."""
     while _announced:
         say(_announced.pop())
 
@@ -109,7 +97,7 @@ def compile_search(precision: str, target: Target) -> bytes:
     with _only_one_process(path.with_suffix(".lock")):
         with suppress(OSError):
             return read_code(path)
-        _tell()
+        tell_compiling()
         code = _compile_in_a_process(precision, target)
         keep_code(path, code)
     return code
@@ -205,8 +193,7 @@ def load_object(code: bytes) -> Callable[[str], Any]:
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _engines.append(engine)
-    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-    return lambda name: made(engine.get_function_address(name))
+    return lambda name: FUNCTION(engine.get_function_address(name))
 
 
 _engines: list[Any] = []
@@ -220,11 +207,7 @@ def build_libraries(folder: Path) -> list[Path]:
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    kinds = [
-        (precision, target)
-        for precision, targets in (("float32", FLOAT_TARGETS), ("int16", FLOAT_TARGETS), ("int8", BYTE_TARGETS))
-        for target in targets
-    ]
+    kinds = [(precision, target) for precision, targets in TARGETS.items() for target in targets]
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{file_stem(*kind)}.so" for kind in kinds]
     for stale in {*folder.glob("*.so")} - {*paths}:

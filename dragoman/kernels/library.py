@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import ResourceError
-from dragoman.kernels.compiling import can_compile, compile_search, file_stem, load_object
+from dragoman.kernels.compiling import FUNCTION, can_compile, compile_search, file_stem, load_object
 from dragoman.kernels.processor import Target, find_target
 
 LIBRARIES = Path(__file__).parents[1] / "inference" / "compiled" / "libraries"
@@ -125,17 +125,12 @@ _loading = threading.Lock()
 def _load_code(precision: str) -> MachineCode:
     try:
         library = ctypes.CDLL(str(_library_path(precision)))
-        return MachineCode(lambda name: _typed(library[name]), is_installed=True)
+        return MachineCode(lambda name: FUNCTION((name, library)), is_installed=True)
     except OSError as error:  # missing or damaged
         if not can_compile():
             raise ResourceError(f"Machine code cannot be loaded: {error}. Reinstall Dragoman.") from None
     target = find_target(precision) or _native_target()
     return MachineCode(load_object(compile_search(precision, target)), is_installed=False)
-
-
-def _typed(function: Any) -> Callable[[int], int]:
-    function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_void_p]
-    return function  # type: ignore[no-any-return]
 
 
 def _library_path(precision: str) -> Path:

@@ -7,37 +7,101 @@ splits it into two with AVX2. Numbers in memory are float32, or bfloat16 stored 
 `vectors.py`, `arithmetic.py` and `matrix_products.py` define instructions with these blocks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils
+from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from dragoman.kernels import VECTOR_WIDTH
 
-INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
+SHORT, INT, LONG = (ir.IntType(bits) for bits in (16, 32, 64))
+FLOAT = ir.FloatType()
 VECTOR_TYPE = ir.VectorType(FLOAT, VECTOR_WIDTH)
-_INTS, _SHORTS = (ir.VectorType(ir.IntType(bits), VECTOR_WIDTH) for bits in (32, 16))
+_INTS, _SHORTS = (ir.VectorType(number, VECTOR_WIDTH) for number in (INT, SHORT))
 
 # Coefficients of 2 ** x for |x| <= 1/2, lowest first: interpolation of degree 5 at Chebyshev points, error below 1e-7.
-EXP2_FACTORS = tuple(
+_EXP2_FACTORS = tuple(
     np.polynomial.Chebyshev.interpolate(np.exp2, 5, domain=[-0.5, 0.5])
     .convert(kind=np.polynomial.Polynomial)
     .coef.astype(np.float32)
 )
-LEAST_EXPONENT = np.float32(-126)
+_LEAST_EXPONENT = -126.0
 
 
-def instruction(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function that compiled functions can call, from its LLVM code (numba's `intrinsic`).
+def instruction(returns: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator that makes a function for compiled functions from a function that generates its LLVM code.
 
-    `function` gets numba's typing context and the types of the arguments. It returns the signature and a function that
-    generates the code.
+    `returns` is numba's type of the result, or a function of the types of the arguments. The decorated function gets
+    LLVM's builder, then the arguments: arrays as records with the fields `data`, `shape` and `strides`, and numbers as
+    LLVM values. Python's integers are 64 bits wide, and all floats are float32.
     """
-    made: Callable[..., Any] = intrinsic(function)
-    return made
+
+    def decorate(generate: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(generate)  # numba takes the names of the arguments, except the first, from the generator
+        def typed(_typing: Any, *kinds: Any) -> Any:
+            def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                views = (
+                    context.make_array(kind)(context, builder, value) if isinstance(kind, types.Array) else value
+                    for kind, value in zip(signature.args, arguments, strict=True)
+                )
+                return generate(builder, *views)
+
+            result = returns if isinstance(returns, types.Type) else returns(*kinds)
+            return result(*map(_accepted, kinds)), lower
+
+        made: Callable[..., Any] = intrinsic(typed)
+        return made
+
+    return decorate
+
+
+def _accepted(kind: Any) -> Any:
+    """The type of an argument that is given as another type."""
+    if isinstance(kind, types.Float):
+        return types.float32
+    return types.intp if kind in (types.int64, types.uint64) else kind
+
+
+def array_value(context: Any, builder: Any, kind: Any, address: Any, sizes: Sequence[Any]) -> Any:
+    """The value of a contiguous array of a numba type, in memory that is neither owned nor checked."""
+    item = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    strides = [item]
+    for size in reversed(sizes[1:]):
+        strides.insert(0, builder.mul(strides[0], size))
+    array = context.make_array(kind)(context, builder)
+    data = builder.inttoptr(address, array.data.type)
+    populate_array(array, data=data, shape=sizes, strides=strides, itemsize=item, meminfo=None)
+    return array._getvalue()
+
+
+class CountedLoop:
+    """Code between the constructor and `end` that repeats at least once. Its `counter` starts at 0."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder, self._before = builder, builder.block
+        self._start, self._after = (builder.append_basic_block(name) for name in ("loop", "after"))
+        builder.branch(self._start)
+        builder.position_at_end(self._start)
+        self.counter = self.variable(ir.Constant(LONG, 0))
+
+    def variable(self, first: Any) -> Any:
+        """A value that is `first` at the start, and changes at the end of each round."""
+        made = self._builder.phi(first.type)
+        made.add_incoming(first, self._before)
+        return made
+
+    def end(self, size: Any, variables: Iterable[tuple[Any, Any]] = (), by: int = 1) -> None:
+        """Give each variable its next value. Repeat while the counter, increased by `by`, is below `size`."""
+        following = self._builder.add(self.counter, ir.Constant(LONG, by))
+        for variable, value in ((self.counter, following), *variables):
+            variable.add_incoming(value, self._builder.block)
+        self._builder.cbranch(self._builder.icmp_signed("<", following, size), self._start, self._after)
+        self._builder.position_at_end(self._after)
 
 
 class VectorSlice(NamedTuple):
@@ -47,29 +111,25 @@ class VectorSlice(NamedTuple):
     index: Any
     there: Any = None
 
-    def read(self, place: Any) -> Any:
-        """Numbers of the array at address `place`, as float32."""
-        at = self.builder.gep(place, [self.index])
-        return read(self.builder, at) if self.there is None else _read_some(self.builder, at, self.there)
+    def read(self, array: Any) -> Any:
+        """Numbers of an array, as float32."""
+        return read(self.builder, self.builder.gep(array.data, [self.index]), self.there)
 
-    def write(self, numbers: Any, place: Any) -> None:
-        """Store numbers in the array at address `place`."""
-        at = self.builder.gep(place, [self.index])
-        if self.there is None:
-            write(self.builder, numbers, at)
-        else:
-            _write_some(self.builder, numbers, at, self.there)
+    def write(self, numbers: Any, array: Any) -> None:
+        """Store numbers in an array."""
+        write(self.builder, numbers, self.builder.gep(array.data, [self.index]), self.there)
 
 
 def sum_over_vectors(
-    builder: Any, size: Any, step: Callable[[VectorSlice, list[Any]], list[Any]], count: int
+    builder: Any, values: Any, step: Callable[[VectorSlice, list[Any]], list[Any]], count: int = 1
 ) -> list[Any]:
-    """Generate a loop over `size` numbers that computes `count` sums.
+    """Generate a loop over the numbers of a vector that computes `count` sums.
 
     `step` gets a slice of VECTOR_WIDTH numbers and the sums so far (one vector each), and returns the new sums. The
-    last slice is masked if `size` is not a multiple of VECTOR_WIDTH. Lanes are added up at the end, always in the same
-    order.
+    last slice is masked if the size is not a multiple of VECTOR_WIDTH. Lanes are added up at the end, always in the
+    same order.
     """
+    size = cgutils.unpack_tuple(builder, values.shape)[0]
     whole = builder.and_(size, ir.Constant(LONG, -VECTOR_WIDTH))
     before = builder.block
     head, loop, after, rest, end = (
@@ -84,13 +144,13 @@ def sum_over_vectors(
     k.add_incoming(ir.Constant(LONG, 0), before)
     k.add_incoming(builder.add(k, ir.Constant(LONG, VECTOR_WIDTH)), builder.block)
     for total, more in zip(totals, following, strict=True):
-        total.add_incoming(ir.Constant(VECTOR_TYPE, [0.0] * VECTOR_WIDTH), before)
+        total.add_incoming(constant(VECTOR_TYPE, 0.0), before)
         total.add_incoming(more, builder.block)
     builder.branch(head)
     builder.position_at_end(after)
     builder.cbranch(builder.icmp_signed("<", whole, size), rest, end)
     builder.position_at_end(rest)
-    there = lane_mask(builder, builder.trunc(builder.sub(size, whole), INT))
+    there = lane_mask(builder, builder.sub(size, whole))
     last = step(VectorSlice(builder, whole, there), totals)
     last = [builder.select(there, more, total) for total, more in zip(totals, last, strict=True)]
     builder.branch(end)
@@ -104,92 +164,102 @@ def sum_over_vectors(
     return [across(builder, "fadd", found) for found in sums]
 
 
+def constant(of: Any, value: float) -> Any:
+    """A constant of a number's type, or a vector of it in all lanes."""
+    return ir.Constant(of, [value] * of.count if isinstance(of, ir.VectorType) else value)
+
+
+def call(builder: Any, name: str, *numbers: Any, fastmath: tuple[str, ...] = ()) -> Any:
+    """LLVM's function `name`, such as fma, of float32 numbers or vectors."""
+    of = numbers[0].type
+    kind = f"v{of.count}f32" if isinstance(of, ir.VectorType) else "f32"
+    function_type = ir.FunctionType(of, [of] * len(numbers))
+    function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.{kind}")
+    return builder.call(function, numbers, fastmath=fastmath)
+
+
+def larger_of(builder: Any, one: Any, limit: Any) -> Any:
+    """The larger of `one` and `limit`. NaN stays NaN."""
+    return builder.select(builder.fcmp_ordered("<", one, limit), limit, one)
+
+
 def exp2_of(builder: Any, x: Any) -> Any:
-    """2 ** x of VECTOR_WIDTH float32, by the same operations as `arithmetic.exp2`."""
-    least = ir.Constant(VECTOR_TYPE, [float(LEAST_EXPONENT)] * VECTOR_WIDTH)
-    x = builder.select(builder.fcmp_ordered("<", x, least), least, x)
-    nearest = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(VECTOR_TYPE, [VECTOR_TYPE]), "llvm.rint.v16f32"
-    )
-    whole = builder.call(nearest, [x])
+    """2 ** x for x below 128, with a relative error below 3e-7. For x below -126 the result is 2 ** -126.
+
+    `x` is float32, a number or a vector.
+    """
+    integers = _INTS if x.type == VECTOR_TYPE else INT
+    x = larger_of(builder, x, constant(x.type, _LEAST_EXPONENT))
+    whole = call(builder, "rint", x)
     x = builder.fsub(x, whole)
-    power = ir.Constant(VECTOR_TYPE, [float(EXP2_FACTORS[-1])] * VECTOR_WIDTH)
-    for factor in reversed(EXP2_FACTORS[:-1]):
-        power = builder.call(fma(builder), [power, x, ir.Constant(VECTOR_TYPE, [float(factor)] * VECTOR_WIDTH)])
-    exponent = builder.fptosi(whole, _INTS)
-    exponent = builder.shl(
-        builder.add(exponent, ir.Constant(_INTS, [127] * VECTOR_WIDTH)), ir.Constant(_INTS, [23] * VECTOR_WIDTH)
-    )
-    return builder.fmul(power, builder.bitcast(exponent, VECTOR_TYPE))
+    power = constant(x.type, float(_EXP2_FACTORS[-1]))
+    for factor in reversed(_EXP2_FACTORS[:-1]):
+        power = call(builder, "fma", power, x, constant(x.type, float(factor)))
+    exponent = builder.add(builder.fptosi(whole, integers), constant(integers, 127))
+    return builder.fmul(power, builder.bitcast(builder.shl(exponent, constant(integers, 23)), x.type))
 
 
-def pointer_to(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> Any:
-    """The address of the first element of the array at this position of the arguments."""
-    return context.make_array(signature.args[position])(context, builder, arguments[position]).data
+def read(builder: Any, place: Any, there: Any = None) -> Any:
+    """VECTOR_WIDTH numbers from an address, as float32.
 
-
-def vector(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> tuple[Any, Any]:
-    """The address of the first element and the size of the vector at this position of the arguments."""
-    array = context.make_array(signature.args[position])(context, builder, arguments[position])
-    return array.data, cgutils.unpack_tuple(builder, array.shape)[0]
-
-
-def read(builder: Any, place: Any) -> Any:
-    """VECTOR_WIDTH numbers from an address, as float32."""
-    if place.type.pointee == FLOAT:
-        return builder.load(builder.bitcast(place, VECTOR_TYPE.as_pointer()), align=4)
-    return _widen(builder, builder.load(builder.bitcast(place, _SHORTS.as_pointer()), align=2))
-
-
-def _read_some(builder: Any, place: Any, there: Any) -> Any:
-    """Like `read`, for lanes where `there` is true. Other lanes are 0, and their memory is not accessed."""
+    Lanes where `there` is false are 0, and their memory is not accessed.
+    """
     of = VECTOR_TYPE if place.type.pointee == FLOAT else _SHORTS
-    masked = ir.FunctionType(of, [of.as_pointer(), INT, there.type, of])
-    name = f"llvm.masked.load.v{VECTOR_WIDTH}{'f32' if of is VECTOR_TYPE else 'i16'}.p0"
-    function = cgutils.get_or_insert_function(builder.module, masked, name)
-    zeros = ir.Constant(of, [0] * VECTOR_WIDTH)
-    align = ir.Constant(INT, _item_size(place))
-    found = builder.call(function, [builder.bitcast(place, of.as_pointer()), align, there, zeros])
-    return found if of is VECTOR_TYPE else _widen(builder, found)
+    pointer = builder.bitcast(place, of.as_pointer())
+    if there is None:
+        return widen(builder, builder.load(pointer, align=_item_size(of)))
+    masked = ir.FunctionType(of, [pointer.type, INT, there.type, of])
+    function = cgutils.get_or_insert_function(builder.module, masked, f"llvm.masked.load.{_name(of)}.p0")
+    return widen(builder, builder.call(function, [pointer, ir.Constant(INT, _item_size(of)), there, constant(of, 0)]))
 
 
-def _widen(builder: Any, bits: Any) -> Any:
-    """VECTOR_WIDTH bfloat16 as float32."""
-    return builder.bitcast(builder.shl(builder.zext(bits, _INTS), ir.Constant(_INTS, [16] * VECTOR_WIDTH)), VECTOR_TYPE)
+def write(builder: Any, numbers: Any, place: Any, there: Any = None) -> None:
+    """Store VECTOR_WIDTH float32, rounded if the array has bfloat16. Lanes where `there` is false are not written."""
+    stored = narrow(builder, numbers, place.type.pointee)
+    of = stored.type
+    pointer = builder.bitcast(place, of.as_pointer())
+    if there is None:
+        builder.store(stored, pointer, align=_item_size(of))
+    else:
+        masked = ir.FunctionType(ir.VoidType(), [of, pointer.type, INT, there.type])
+        function = cgutils.get_or_insert_function(builder.module, masked, f"llvm.masked.store.{_name(of)}.p0")
+        builder.call(function, [stored, pointer, ir.Constant(INT, _item_size(of)), there])
 
 
-def write(builder: Any, numbers: Any, place: Any) -> None:
-    """Store VECTOR_WIDTH float32, rounded as in `arithmetic.to_bfloat16` if the array has bfloat16."""
-    stored = _narrow(builder, numbers, place)
-    builder.store(stored, builder.bitcast(place, stored.type.as_pointer()), align=_item_size(place))
+def _item_size(of: Any) -> int:
+    return 4 if of == VECTOR_TYPE else 2
 
 
-def _write_some(builder: Any, numbers: Any, place: Any, there: Any) -> None:
-    """Like `write`, for lanes where `there` is true."""
-    stored = _narrow(builder, numbers, place)
-    pointer = stored.type.as_pointer()
-    masked = ir.FunctionType(ir.VoidType(), [stored.type, pointer, INT, there.type])
-    name = f"llvm.masked.store.v{VECTOR_WIDTH}{'f32' if stored.type == VECTOR_TYPE else 'i16'}.p0"
-    function = cgutils.get_or_insert_function(builder.module, masked, name)
-    builder.call(function, [stored, builder.bitcast(place, pointer), ir.Constant(INT, _item_size(place)), there])
+def _name(of: Any) -> str:
+    return f"v{VECTOR_WIDTH}{'f32' if of == VECTOR_TYPE else 'i16'}"
 
 
-def _narrow(builder: Any, numbers: Any, place: Any) -> Any:
-    """float32 in the type of the array at `place`, rounded to the nearest and to even if halfway."""
-    if place.type.pointee == FLOAT:
+def widen(builder: Any, stored: Any) -> Any:
+    """A stored number, or a vector of them, as float32. 16 bits are a bfloat16."""
+    if stored.type in (FLOAT, VECTOR_TYPE):
+        return stored
+    integers, floats = (INT, FLOAT) if stored.type == SHORT else (_INTS, VECTOR_TYPE)
+    return builder.bitcast(builder.shl(builder.zext(stored, integers), constant(integers, 16)), floats)
+
+
+def narrow(builder: Any, numbers: Any, stored: Any) -> Any:
+    """float32, a number or a vector, in the type `stored`. 16 bits are the nearest bfloat16, even if halfway.
+
+    NaN stays NaN if its lower 16 bits are zero. That is true for every NaN the hardware produces and every NaN
+    converted from bfloat16.
+    """
+    if stored == FLOAT:
         return numbers
-    bits, sixteen = builder.bitcast(numbers, _INTS), ir.Constant(_INTS, [16] * VECTOR_WIDTH)
-    odd = builder.and_(builder.lshr(bits, sixteen), ir.Constant(_INTS, [1] * VECTOR_WIDTH))
-    up = builder.add(builder.add(bits, ir.Constant(_INTS, [0x7FFF] * VECTOR_WIDTH)), odd)
-    return builder.trunc(builder.lshr(up, sixteen), _SHORTS)
-
-
-def _item_size(place: Any) -> int:
-    return 4 if place.type.pointee == FLOAT else 2
+    integers, shorts = (INT, SHORT) if numbers.type == FLOAT else (_INTS, _SHORTS)
+    bits, sixteen = builder.bitcast(numbers, integers), constant(integers, 16)
+    odd = builder.and_(builder.lshr(bits, sixteen), constant(integers, 1))
+    up = builder.add(builder.add(bits, constant(integers, 0x7FFF)), odd)
+    return builder.trunc(builder.lshr(up, sixteen), shorts)
 
 
 def lane_mask(builder: Any, count: Any) -> Any:
-    """True in the first `count` (int32) lanes."""
+    """True in the first `count` lanes, an int32 or int64."""
+    count = count if count.type == INT else builder.trunc(count, INT)
     return builder.icmp_signed("<", ir.Constant(_INTS, [*range(VECTOR_WIDTH)]), splat(builder, count, _INTS))
 
 
@@ -199,12 +269,6 @@ def splat(builder: Any, one: Any, of: Any = VECTOR_TYPE) -> Any:
     return builder.shuffle_vector(builder.insert_element(undefined, one, ir.Constant(INT, 0)), undefined, lanes)
 
 
-def fma(builder: Any, of: Any = VECTOR_TYPE) -> Any:
-    """LLVM's function a * b + c for vectors of float32, rounded once."""
-    name = f"llvm.fma.v{of.count}f32"
-    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
-
-
 def across(builder: Any, operation: str, numbers: Any) -> Any:
     """The sum ("fadd") or maximum of the lanes of a vector, by adding or comparing halves four times."""
     for half in (8, 4, 2, 1):
@@ -212,8 +276,5 @@ def across(builder: Any, operation: str, numbers: Any) -> Any:
         one, other = (
             builder.shuffle_vector(numbers, undefined, ir.Constant(lanes, [*range(at, at + half)])) for at in (0, half)
         )
-        if operation == "fadd":
-            numbers = builder.fadd(one, other)
-        else:
-            numbers = builder.select(builder.fcmp_ordered("<", one, other), other, one)
+        numbers = builder.fadd(one, other) if operation == "fadd" else larger_of(builder, one, other)
     return builder.extract_element(numbers, ir.Constant(INT, 0))

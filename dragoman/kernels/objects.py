@@ -10,9 +10,8 @@ from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, codegen, cpu
 from numba.core.compiler_lock import global_compiler_lock
-from numba.np.arrayobj import populate_array
 
-from dragoman.kernels.llvm import LONG
+from dragoman.kernels.llvm import LONG, array_value
 
 
 @global_compiler_lock  # type: ignore[untyped-decorator]
@@ -95,15 +94,8 @@ def _read_argument(context: Any, builder: Any, kind: Any, words: Iterator[Any]) 
     if isinstance(kind, types.BaseTuple):
         return context.make_tuple(builder, kind, [_read_argument(context, builder, part, words) for part in kind])
     if isinstance(kind, types.Array):
-        array = context.make_array(kind)(context, builder)
-        data = builder.inttoptr(next(words), array.data.type)
-        shape = [next(words) for _ in range(kind.ndim)]
-        item = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-        strides = [item]
-        for size in reversed(shape[1:]):
-            strides.insert(0, builder.mul(strides[0], size))
-        populate_array(array, data=data, shape=shape, strides=strides, itemsize=item, meminfo=None)
-        return array._getvalue()
+        address, *sizes = [next(words) for _ in range(1 + kind.ndim)]
+        return array_value(context, builder, kind, address, sizes)
     word = next(words)
     if kind == types.float64:
         return builder.bitcast(word, ir.DoubleType())

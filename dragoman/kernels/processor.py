@@ -50,6 +50,7 @@ BYTE_TARGETS = (
     Target("avxvnni", "x86-64-v3", (*_AVX2, "avxvnni")),
     FLOAT_TARGETS[1],
 )
+TARGETS = {"float32": FLOAT_TARGETS, "int16": FLOAT_TARGETS, "int8": BYTE_TARGETS}
 """The targets of code that is compiled ahead of time, the fastest first. VNNI multiplies bytes, so it is for int8."""
 
 
@@ -57,8 +58,7 @@ def find_target(precision: str) -> Target | None:
     """The fastest target that this processor supports. None: code must be compiled for exactly this processor."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return None
-    targets = BYTE_TARGETS if precision == "int8" else FLOAT_TARGETS
-    return next((target for target in targets if FEATURES.issuperset(target.features)), None)
+    return next((target for target in TARGETS[precision] if FEATURES.issuperset(target.features)), None)
 
 
 def _find_features() -> frozenset[str]:

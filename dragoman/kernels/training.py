@@ -20,20 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
+from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH, vectors
 from dragoman.kernels.arithmetic import array_at, at_least, load_number, maximum, norm_statistics, select, store_number
-from dragoman.kernels.caching import jit_cached
-from dragoman.kernels.jit import jit_compile
-from dragoman.kernels.vectors import (
-    copy_vector,
-    dot_of_vectors,
-    exp2_of_vector,
-    max_of_vector,
-    multiply_tile,
-    subtract_and_multiply,
-    sums_of_gradients,
-    write_powers,
-)
+from dragoman.kernels.jit import jit_cached, jit_compile
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _BYTE, _SHORT, _LONG = np.uint8(0), np.int16(0), np.int64(0)
@@ -135,7 +124,7 @@ def normalize_rows_backward(
     for n in range(count):
         row, grad, out = inputs[n], upstream[n], results[n]
         mean, inverse = kept_means[n], kept_inverses[n]
-        plain, along = sums_of_gradients(grad, gains, row, mean, inverse)
+        plain, along = vectors.sums_of_gradients(grad, gains, row, mean, inverse)
         plain, along = plain * share, along * share
         for i in range(width):
             normed, above = (load_number(row[i]) - mean) * inverse, load_number(grad[i])
@@ -287,7 +276,7 @@ def exponentiate_rows(kind: Any, count: int, width: int, rows: int, totals: int)
     """rows = 2 ** rows, in place, and totals (count,) = the float32 sum of each row (count, width)."""
     inputs, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
     for n in range(count):
-        sums[n] = write_powers(inputs[n])
+        sums[n] = vectors.write_powers(inputs[n])
 
 
 @jit_compile
@@ -295,7 +284,7 @@ def _load(rows: Any, batch: int, first: int, factor: Any, out: Any) -> None:
     """out (T, chunks, L) = factor * rows[batch], for the chunks from `first` on."""
     for t in range(rows.shape[1]):
         for c in range(out.shape[1]):
-            copy_vector(rows[batch, t, first + c], factor, out[t, c])
+            vectors.copy_vector(rows[batch, t, first + c], factor, out[t, c])
 
 
 @jit_compile
@@ -303,7 +292,7 @@ def _store(values: Any, factor: Any, rows: Any, batch: int, first: int) -> None:
     """rows[batch] = factor * values (T, chunks, L), for the chunks from `first` on. The reverse of `_load`."""
     for t in range(rows.shape[1]):
         for c in range(values.shape[1]):
-            copy_vector(values[t, c], factor, rows[batch, t, first + c])
+            vectors.copy_vector(values[t, c], factor, rows[batch, t, first + c])
 
 
 @jit_compile
@@ -325,7 +314,7 @@ def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: A
     flat = left.reshape(left.size)
     for c in range(right.shape[1]):
         for t in range(0, rows, TILE_ROWS):
-            multiply_tile(flat, t * row_step, row_step, step, right[:, c:], depth, out[:, c:], t)
+            vectors.multiply_tile(flat, t * row_step, row_step, step, right[:, c:], depth, out[:, c:], t)
 
 
 @jit_compile
@@ -333,14 +322,14 @@ def _softmax(scores: Any, seen: Any, weights: Any) -> None:
     """Replace one row of scores in base 2 by its softmax over the first `seen` keys, and copy it to `weights`."""
     top = _LEAST
     for c in range(scores.shape[0]):
-        top = maximum(top, max_of_vector(scores[c], seen - np.int32(c * VECTOR_WIDTH)))
+        top = maximum(top, vectors.max_of_vector(scores[c], seen - np.int32(c * VECTOR_WIDTH)))
     total = _ZERO
     for c in range(scores.shape[0]):
-        total += exp2_of_vector(scores[c], seen - np.int32(c * VECTOR_WIDTH), top)
+        total += vectors.exp2_of_vector(scores[c], seen - np.int32(c * VECTOR_WIDTH), top)
     inverse = _ONE / total
     for c in range(scores.shape[0]):
-        copy_vector(scores[c], inverse, scores[c])
-        copy_vector(scores[c], _ONE, weights[c])
+        vectors.copy_vector(scores[c], inverse, scores[c])
+        vectors.copy_vector(scores[c], _ONE, weights[c])
 
 
 @jit_compile
@@ -348,9 +337,9 @@ def _softmax_backward(scores: Any, weights: Any) -> None:
     """Replace the gradient of one row of weights by the gradient of its scores."""
     mean = _ZERO
     for c in range(scores.shape[0]):
-        mean += dot_of_vectors(scores[c], weights[c])
+        mean += vectors.dot_of_vectors(scores[c], weights[c])
     for c in range(scores.shape[0]):
-        subtract_and_multiply(scores[c], mean, weights[c])
+        vectors.subtract_and_multiply(scores[c], mean, weights[c])
 
 
 @jit_cached

@@ -15,32 +15,14 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.types.containers import UniTuple
 
-from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
-from dragoman.kernels.llvm import (
-    FLOAT,
-    LONG,
-    VECTOR_TYPE,
-    VectorSlice,
-    across,
-    exp2_of,
-    fma,
-    instruction,
-    lane_mask,
-    pointer_to,
-    read,
-    splat,
-    sum_over_vectors,
-    vector,
-    write,
-)
-
-_NUMBER = types.float32
+from dragoman.kernels import TILE_ROWS, llvm
+from dragoman.kernels.llvm import VECTOR_TYPE, VectorSlice, instruction, read, splat, sum_over_vectors, write
 
 
-@instruction
+@instruction(types.void)
 def multiply_tile(
-    _typing: Any, left: Any, first: Any, row_step: Any, step: Any, right: Any, depth: Any, out: Any, start: Any
-) -> Any:
+    builder: Any, left: Any, first: Any, row_step: Any, step: Any, right: Any, depth: Any, out: Any, start: Any
+) -> None:
     """Compute one tile of a matrix product, TILE_ROWS x VECTOR_WIDTH.
 
     out[start + r, 0, j] = sum over k < depth of left[first + r * row_step + k * step] * right[k, 0, j]
@@ -49,201 +31,127 @@ def multiply_tile(
     transpose of a matrix. `right` (K, C, L) and `out` (R, C, L) are slices that start at the chunk of columns to
     compute. `depth` must be at least 1.
     """
-    index = types.intp
-    signature = types.void(left, index, index, index, right, index, out, index)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        def array(position: int) -> Any:
-            return context.make_array(signature.args[position])(context, builder, arguments[position])
+    def at(base: Any, offset: Any) -> Any:
+        return builder.gep(builder.bitcast(base, ir.IntType(8).as_pointer()), [offset])
 
-        def at(base: Any, offset: Any) -> Any:
-            return builder.gep(builder.bitcast(base, ir.IntType(8).as_pointer()), [offset])
+    def loaded(base: Any, of: Any) -> Any:
+        return builder.load(builder.bitcast(base, of.as_pointer()), align=4)
 
-        def loaded(base: Any, of: Any) -> Any:
-            return builder.load(builder.bitcast(base, of.as_pointer()), align=4)
+    four = ir.Constant(llvm.LONG, 4)
+    corner = at(left.data, builder.mul(first, four))
+    rows = [
+        at(corner, builder.mul(builder.mul(row_step, four), ir.Constant(llvm.LONG, row))) for row in range(TILE_ROWS)
+    ]
+    right_step, out_step = (cgutils.unpack_tuple(builder, each.strides)[0] for each in (right, out))
 
-        left, right, out = (array(position) for position in (0, 4, 6))
-        first, row_step, step, depth, start = (arguments[position] for position in (1, 2, 3, 5, 7))
-        four = ir.Constant(LONG, 4)
-        corner = at(left.data, builder.mul(first, four))
-        rows = [
-            at(corner, builder.mul(builder.mul(row_step, four), ir.Constant(LONG, row))) for row in range(TILE_ROWS)
-        ]
-        right_step, out_step = (cgutils.unpack_tuple(builder, each.strides)[0] for each in (right, out))
-        add_product = fma(builder)
+    loop = llvm.CountedLoop(builder)
+    sums = [loop.variable(llvm.constant(VECTOR_TYPE, 0.0)) for _ in rows]
+    line = loaded(at(right.data, builder.mul(loop.counter, right_step)), VECTOR_TYPE)
+    offset = builder.mul(builder.mul(loop.counter, step), four)
+    factors = (splat(builder, loaded(at(row, offset), llvm.FLOAT)) for row in rows)
+    totals = [llvm.call(builder, "fma", factor, line, total) for factor, total in zip(factors, sums, strict=True)]
+    loop.end(depth, zip(sums, totals, strict=True))
 
-        before, loop, after = builder.block, builder.append_basic_block("depth"), builder.append_basic_block("sums")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        k = builder.phi(LONG)
-        k.add_incoming(ir.Constant(LONG, 0), before)
-        sums = [builder.phi(VECTOR_TYPE) for _ in range(TILE_ROWS)]
-        line = loaded(at(right.data, builder.mul(k, right_step)), VECTOR_TYPE)
-        offset = builder.mul(builder.mul(k, step), four)
-        for row, total in zip(rows, sums, strict=True):
-            factor = splat(builder, loaded(at(row, offset), FLOAT))
-            total.add_incoming(ir.Constant(VECTOR_TYPE, [0.0] * VECTOR_WIDTH), before)
-            total.add_incoming(builder.call(add_product, [factor, line, total]), loop)
-        following = builder.add(k, ir.Constant(LONG, 1))
-        k.add_incoming(following, loop)
-        builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
-
-        builder.position_at_end(after)
-        for row, total in enumerate(sums):
-            place = at(out.data, builder.mul(out_step, builder.add(start, ir.Constant(LONG, row))))
-            builder.store(total.incomings[1][0], builder.bitcast(place, VECTOR_TYPE.as_pointer()), align=4)
-
-    return signature, generate
+    for row, total in enumerate(totals):
+        place = at(out.data, builder.mul(out_step, builder.add(start, ir.Constant(llvm.LONG, row))))
+        builder.store(total, builder.bitcast(place, VECTOR_TYPE.as_pointer()), align=4)
 
 
-@instruction
-def copy_vector(_typing: Any, source: Any, factor: Any, target: Any) -> Any:
+@instruction(types.void)
+def copy_vector(builder: Any, source: Any, factor: Any, target: Any) -> None:
     """target = factor * source for one line. Either array may have bfloat16."""
-    signature = types.void(source, _NUMBER, target)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        source, target = (pointer_to(context, builder, signature, arguments, position) for position in (0, 2))
-        write(builder, builder.fmul(read(builder, source), splat(builder, arguments[1])), target)
-
-    return signature, generate
+    write(builder, builder.fmul(read(builder, source.data), splat(builder, factor)), target.data)
 
 
-@instruction
-def max_of_vector(_typing: Any, line: Any, count: Any) -> Any:
+@instruction(types.float32)
+def max_of_vector(builder: Any, line: Any, count: Any) -> Any:
     """Maximum of the first `count` numbers of a line, or -3e38 if `count` is 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        numbers = read(builder, pointer_to(context, builder, signature, arguments, 0))
-        least = ir.Constant(VECTOR_TYPE, [-3e38] * VECTOR_WIDTH)
-        return across(builder, "fmax", builder.select(lane_mask(builder, arguments[1]), numbers, least))
-
-    return _NUMBER(line, types.int32), generate
+    least = llvm.constant(VECTOR_TYPE, -3e38)
+    return llvm.across(builder, "fmax", builder.select(llvm.lane_mask(builder, count), read(builder, line.data), least))
 
 
-@instruction
-def exp2_of_vector(_typing: Any, line: Any, count: Any, top: Any) -> Any:
+@instruction(types.float32)
+def exp2_of_vector(builder: Any, line: Any, count: Any, top: Any) -> Any:
     """Replace the first `count` numbers of a line by 2 ** (number - top) and the others by 0. Returns the sum.
 
     The powers are as exact as those of `arithmetic.exp2`.
     """
-    signature = _NUMBER(line, types.int32, _NUMBER)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = pointer_to(context, builder, signature, arguments, 0)
-        power = exp2_of(builder, builder.fsub(read(builder, place), splat(builder, arguments[2])))
-        power = builder.select(lane_mask(builder, arguments[1]), power, ir.Constant(VECTOR_TYPE, [0.0] * VECTOR_WIDTH))
-        write(builder, power, place)
-        return across(builder, "fadd", power)
-
-    return signature, generate
+    power = llvm.exp2_of(builder, builder.fsub(read(builder, line.data), splat(builder, top)))
+    power = builder.select(llvm.lane_mask(builder, count), power, llvm.constant(VECTOR_TYPE, 0.0))
+    write(builder, power, line.data)
+    return llvm.across(builder, "fadd", power)
 
 
-@instruction
-def dot_of_vectors(_typing: Any, one: Any, other: Any) -> Any:
+@instruction(types.float32)
+def dot_of_vectors(builder: Any, one: Any, other: Any) -> Any:
     """Dot product of two lines."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        one, other = (read(builder, pointer_to(context, builder, signature, arguments, n)) for n in range(2))
-        return across(builder, "fadd", builder.fmul(one, other))
-
-    return _NUMBER(one, other), generate
+    return llvm.across(builder, "fadd", builder.fmul(read(builder, one.data), read(builder, other.data)))
 
 
-@instruction
-def subtract_and_multiply(_typing: Any, line: Any, less: Any, factors: Any) -> Any:
+@instruction(types.void)
+def subtract_and_multiply(builder: Any, line: Any, less: Any, factors: Any) -> None:
     """line = (line - less) * factors, in place, for one line."""
-    signature = types.void(line, _NUMBER, factors)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        line, factors = (pointer_to(context, builder, signature, arguments, n) for n in (0, 2))
-        less = builder.fsub(read(builder, line), splat(builder, arguments[1]))
-        write(builder, builder.fmul(less, read(builder, factors)), line)
-
-    return signature, generate
+    difference = builder.fsub(read(builder, line.data), splat(builder, less))
+    write(builder, builder.fmul(difference, read(builder, factors.data)), line.data)
 
 
-@instruction
-def sum_of(_typing: Any, values: Any) -> Any:
+@instruction(types.float32)
+def sum_of(builder: Any, values: Any) -> Any:
     """Sum of a vector of float32 or bfloat16."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place, size = vector(context, builder, signature, arguments, 0)
+    def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
+        return [builder.fadd(totals[0], line.read(values))]
 
-        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
-            return [builder.fadd(totals[0], line.read(place))]
-
-        return sum_over_vectors(builder, size, step, 1)[0]
-
-    return _NUMBER(values), generate
+    return sum_over_vectors(builder, values, step)[0]
 
 
-@instruction
-def sum_of_squares(_typing: Any, values: Any, mean: Any) -> Any:
+@instruction(types.float32)
+def sum_of_squares(builder: Any, values: Any, mean: Any) -> Any:
     """Sum of (value - mean) ** 2 over a vector of float32 or bfloat16."""
+    middle = splat(builder, mean)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place, size = vector(context, builder, signature, arguments, 0)
-        middle = splat(builder, arguments[1])
+    def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
+        off = builder.fsub(line.read(values), middle)
+        return [llvm.call(builder, "fma", off, off, totals[0])]
 
-        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
-            off = builder.fsub(line.read(place), middle)
-            return [builder.call(fma(builder), [off, off, totals[0]])]
-
-        return sum_over_vectors(builder, size, step, 1)[0]
-
-    return _NUMBER(values, _NUMBER), generate
+    return sum_over_vectors(builder, values, step)[0]
 
 
-@instruction
-def sums_of_gradients(_typing: Any, grads: Any, gains: Any, values: Any, mean: Any, inverse: Any) -> Any:
+@instruction(UniTuple(types.float32, 2))
+def sums_of_gradients(builder: Any, grads: Any, gains: Any, values: Any, mean: Any, inverse: Any) -> Any:
     """Sums of grad * gain and of grad * gain * (value - mean) * inverse, for the gradient of layer norm.
 
     The three vectors have the same size and may have float32 or bfloat16.
     """
+    middle, factor = (splat(builder, number) for number in (mean, inverse))
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        places = [pointer_to(context, builder, signature, arguments, n) for n in range(3)]
-        size = vector(context, builder, signature, arguments, 0)[1]
-        middle, factor = (splat(builder, arguments[n]) for n in (3, 4))
+    def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
+        grad, gain, value = (line.read(array) for array in (grads, gains, values))
+        scaled, normed = builder.fmul(grad, gain), builder.fmul(builder.fsub(value, middle), factor)
+        return [builder.fadd(totals[0], scaled), llvm.call(builder, "fma", scaled, normed, totals[1])]
 
-        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
-            grad, gain, value = (line.read(place) for place in places)
-            scaled, normed = builder.fmul(grad, gain), builder.fmul(builder.fsub(value, middle), factor)
-            return [builder.fadd(totals[0], scaled), builder.call(fma(builder), [scaled, normed, totals[1]])]
-
-        return context.make_tuple(builder, signature.return_type, sum_over_vectors(builder, size, step, 2))
-
-    return UniTuple(_NUMBER, 2)(grads, gains, values, _NUMBER, _NUMBER), generate
+    return cgutils.pack_array(builder, sum_over_vectors(builder, grads, step, 2))
 
 
-@instruction
-def sum_of_powers(_typing: Any, values: Any, shift: Any) -> Any:
+@instruction(types.float32)
+def sum_of_powers(builder: Any, values: Any, shift: Any) -> Any:
     """Sum of 2 ** (value - shift) over a vector, each power as exact as `arithmetic.exp2`."""
+    less = splat(builder, shift)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place, size = vector(context, builder, signature, arguments, 0)
-        less = splat(builder, arguments[1])
+    def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
+        return [builder.fadd(totals[0], llvm.exp2_of(builder, builder.fsub(line.read(values), less)))]
 
-        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
-            return [builder.fadd(totals[0], exp2_of(builder, builder.fsub(line.read(place), less)))]
-
-        return sum_over_vectors(builder, size, step, 1)[0]
-
-    return _NUMBER(values, _NUMBER), generate
+    return sum_over_vectors(builder, values, step)[0]
 
 
-@instruction
-def write_powers(_typing: Any, values: Any) -> Any:
+@instruction(types.float32)
+def write_powers(builder: Any, values: Any) -> Any:
     """Replace each value by 2 ** value and return the sum of the powers before they are rounded to bfloat16."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place, size = vector(context, builder, signature, arguments, 0)
+    def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
+        powers = llvm.exp2_of(builder, line.read(values))
+        line.write(powers, values)
+        return [builder.fadd(totals[0], powers)]
 
-        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
-            powers = exp2_of(builder, line.read(place))
-            line.write(powers, place)
-            return [builder.fadd(totals[0], powers)]
-
-        return sum_over_vectors(builder, size, step, 1)[0]
-
-    return _NUMBER(values), generate
+    return sum_over_vectors(builder, values, step)[0]

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
-from dragoman.kernels.compiling import can_compile, will_compile
+from dragoman.kernels.compiling import can_compile
 
 # With more keys, attention is faster as library products.
 _MAX_KEYS = 128
@@ -400,7 +400,6 @@ def _to_multiple(count: int, of: int) -> int:
 
 @lru_cache(maxsize=1)
 def _kernels() -> Any:
-    will_compile()
     from dragoman.kernels import training as kernels
 
     return kernels

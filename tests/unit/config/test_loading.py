@@ -22,7 +22,7 @@ from dragoman.config import (
     read_config,
     read_given,
 )
-from dragoman.config.toml import parse_toml
+from dragoman.config.loading import parse_toml
 from dragoman.errors import ConfigError
 
 

@@ -25,7 +25,7 @@ from dragoman.inference.segments import Source
 from dragoman.kernels import compiling, library, processor
 from dragoman.kernels.processor import FEATURES, find_target
 from tests.contract.random_models import random_transformer
-from tests.unit.kernels.test_caching import answers_at_once
+from tests.unit.kernels.test_jit import answers_at_once
 
 pytestmark = pytest.mark.skipif(not library.is_available(), reason="needs a processor that machine code supports")
 PRECISIONS = ["float32", "int16", "int8"]

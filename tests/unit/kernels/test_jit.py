@@ -13,8 +13,8 @@ pytest.importorskip("numba", reason="numba compiles for the processor at hand")
 from dragoman.errors import ResourceError
 from dragoman.files import user_cache_folder
 from dragoman.kernels import compiling
-from dragoman.kernels.caching import jit_cached
 from dragoman.kernels.compiling import CODE_FOLDER, num_compiled, require_kept
+from dragoman.kernels.jit import jit_cached
 
 
 def add_one(number: float) -> float:
@@ -38,7 +38,7 @@ def test_code_is_found_again_for_the_same_types(cache: Path) -> None:
 
 def test_changed_sources_and_other_processors_compile_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jit_cached(add_one)(1.0)
-    monkeypatch.setattr("dragoman.kernels.caching.hash_of_sources", lambda *modules: "other")
+    monkeypatch.setattr("dragoman.kernels.compiling.hash_of_sources", lambda *modules: "other")
     jit_cached(add_one)(1.0)
     monkeypatch.setattr("numba.core.codegen.JITCPUCodegen.magic_tuple", lambda self: "other")
     jit_cached(add_one)(1.0)
@@ -90,8 +90,8 @@ def test_a_full_disk_leaves_no_part_of_a_file(cache: Path) -> None:
 IN_A_PROCESS = """
 import sys
 from dragoman.kernels.compiling import num_compiled
-from dragoman.kernels.caching import jit_cached
-from tests.unit.kernels.test_caching import add_one
+from dragoman.kernels.jit import jit_cached
+from tests.unit.kernels.test_jit import add_one
 number = eval(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
