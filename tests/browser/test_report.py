@@ -26,7 +26,7 @@ def report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., tuple[Any, li
         curve = ((10.0, 3.0), (20.0, 2.0))
         log = TrainingLog({"loss": curve, "perplexity": curve}, {"loss": curve, "chrf": curve})
         lengths = LengthHistogram((3, 1), (0.5, 1.5, 2.5), 1.25)
-        facts = RunFacts(tmp_path, Config(), HOSTILE, Card("en", "de"), log, (), lengths, lengths)
+        facts = RunFacts(tmp_path, Config(), HOSTILE, Card("en", "de"), log, (), (lengths, lengths))
         sentences = ["one two?", HOSTILE]
         test = ReportedTest("test", sentences, ["eins zwei", "x"], ["eins zwei", HOSTILE], [], list, lambda *_: WORDS)
         path = tmp_path / "report.html"

@@ -1,15 +1,13 @@
 """Diagrams of the whole model, of its stacks, and of one layer with its sublayers."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from matplotlib.figure import Figure
 
 from dragoman.visualization.arguments import check_choice
 from dragoman.visualization.diagrams.architecture import AnyArchitecture, Architecture, architecture_of
-from dragoman.visualization.diagrams.drawing import INK, MEMORY, Block, Drawing, Point, Tower
-from dragoman.visualization.figures.figure import drawing_style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dragoman.visualization.diagrams.drawing import INK, MEMORY, Block, Drawing, Point, Tower, new_drawing
 
 _WIDTH, _ENCODER_X, _DECODER_X = 8.2, 2.4, 5.8
 _MEMORY_X = (_ENCODER_X + _DECODER_X) / 2
@@ -18,7 +16,7 @@ _MOST_LAYERS = 8
 
 def plot_transformer(
     model: AnyArchitecture, src_vocab_size: int | None = None, tgt_vocab_size: int | None = None
-) -> "Figure":
+) -> Figure:
     """Plot the architecture of a model as figure 1 of the paper, with its shapes and numbers of parameters.
 
     Layer norm is drawn before or after the sublayers, as the model has it. A number in a block of a layer is the number
@@ -49,8 +47,7 @@ def plot_transformer(
     >>> plot_transformer(Transformer.build(8000, 8000, preset="tiny"))
     """
     one = architecture_of(model, src_vocab_size, tgt_vocab_size)
-    with drawing_style():
-        drawing = Drawing(_WIDTH)
+    with new_drawing(_WIDTH) as drawing:
         encoder = LayerTower(_embedded(drawing, one, "src"), one, "encoder")
         encoder.add_layer()
         encoder.close()
@@ -103,9 +100,7 @@ def _describe(drawing: Drawing, one: Architecture, left_top: float) -> None:
     drawing.title(f"Transformer with {one.total:,} parameters", "\n".join(notes), left_top)
 
 
-def plot_stacks(
-    model: AnyArchitecture, src_vocab_size: int | None = None, tgt_vocab_size: int | None = None
-) -> "Figure":
+def plot_stacks(model: AnyArchitecture, src_vocab_size: int | None = None, tgt_vocab_size: int | None = None) -> Figure:
     """Plot encoder and decoder as stacks of layers, with the memory that goes from the encoder to every decoder layer.
 
     Parameters
@@ -134,8 +129,7 @@ def plot_stacks(
     """
     one = architecture_of(model, src_vocab_size, tgt_vocab_size)
     settings = one.settings
-    with drawing_style():
-        drawing = Drawing(_WIDTH)
+    with new_drawing(_WIDTH) as drawing:
         encoder, decoder = (_embedded(drawing, one, side) for side in ("src", "tgt"))
         _stack(encoder, one, "encoder", settings.num_encoder_layers)
         layers = _stack(decoder, one, "decoder", settings.num_decoder_layers)
@@ -209,7 +203,8 @@ class LayerTower:
         edge = self.side * (half + 2 * BESIDE + 0.1)
         if not self.detailed:
             align = "right" if edge < 0 else "left"
-            tower.drawing.times(tower.x + edge, (bottom + tower.top) / 2, self.num_layers, align)
+            place = tower.x + edge, (bottom + tower.top) / 2
+            tower.drawing.label(place, f"{self.num_layers} x", align, 13.0, INK)
 
     def close(self) -> None:
         """Add the layer norm above the last layer, if the model has one."""
@@ -282,7 +277,7 @@ def add_output(tower: Tower, one: Architecture, *, is_last: bool = True) -> Bloc
     return softmax
 
 
-def plot_layer(model: AnyArchitecture, stack: Literal["encoder", "decoder"] = "encoder") -> "Figure":
+def plot_layer(model: AnyArchitecture, stack: Literal["encoder", "decoder"] = "encoder") -> Figure:
     """Plot one layer: its sublayers, residual connections, dropout and layer norm, in the order that the model has.
 
     Parameters
@@ -311,8 +306,7 @@ def plot_layer(model: AnyArchitecture, stack: Literal["encoder", "decoder"] = "e
     """
     one = architecture_of(model)
     check_choice("stack", stack, ("encoder", "decoder"))
-    with drawing_style():
-        drawing = Drawing(5.6)
+    with new_drawing(5.6) as drawing:
         tower = Tower(drawing, 2.9, 0.22, 2.2)
         layer = LayerTower(tower, one, stack, detailed=True)
         drawing.label((tower.x, 0.12), f"from the layer below  {layer.shape()}", "center", 8.5, INK)

@@ -46,7 +46,10 @@ class LengthHistogram:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The facts of a run for its report, except its sentences. Missing facts are None or empty."""
+    """The facts of a run for its report, except its sentences. Missing facts are empty.
+
+    `lengths` are those of the source and the target.
+    """
 
     path: Path
     config: Config
@@ -54,8 +57,7 @@ class RunFacts:
     card: Card
     log: TrainingLog
     cleaning: tuple[tuple[str, int, float], ...]
-    src_lengths: LengthHistogram | None
-    tgt_lengths: LengthHistogram | None
+    lengths: tuple[LengthHistogram, ...]
 
 
 def read_run(run: Path) -> RunFacts:
@@ -69,11 +71,11 @@ def read_run(run: Path) -> RunFacts:
     card = read_card(folder)
     train = open_stored_part(run, "train")
     rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
-    sides = (None, None) if train is None else (train.src_lengths, train.tgt_lengths)
-    src, tgt = (None if side is None else _length_histogram(side, config.data.max_tokens) for side in sides)
+    sides = () if train is None else (train.src_lengths, train.tgt_lengths)
+    lengths = tuple(_length_histogram(side, config.data.max_tokens) for side in sides)
     # The report may be shared, so it leaves out paths of this machine.
     settings = dump_config(replace(config, data=read_settings(folder).data))
-    return RunFacts(run, config, settings, card, read_log(run / "log.jsonl"), tuple(rows), src, tgt)
+    return RunFacts(run, config, settings, card, read_log(run / "log.jsonl"), tuple(rows), lengths)
 
 
 def open_stored_part(run: Path, part: str) -> PairStore | None:
@@ -110,15 +112,12 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         return
-    yield from map(_event, lines)
-
-
-def _event(line: str) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return event if isinstance(event, dict) else {}
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = {}
+        yield event if isinstance(event, dict) else {}
 
 
 def _is_number(value: object) -> bool:

@@ -278,11 +278,11 @@ def test_complete_lines_of_a_truncated_log_are_read(tmp_path: Path) -> None:
 
 def test_histograms_count_every_pair(run: Path) -> None:
     facts, store = read_run(run), open_stored_part(run, "train")
-    for lengths, values in ((facts.src_lengths, store.src_lengths), (facts.tgt_lengths, store.tgt_lengths)):
+    for lengths, values in zip(facts.lengths, (store.src_lengths, store.tgt_lengths), strict=True):
         assert sum(lengths.counts) == len(store) == facts.card.train_pairs
         assert lengths.mean == pytest.approx(values.mean())
         assert len(lengths.counts) <= 32
-    assert draw_lengths(None, None, "a", "b") is None
+    assert draw_lengths((), ("a", "b")) is None
     assert facts.cleaning[0][0] == "read"
     assert facts.cleaning[0][1] == sum(count for name, count, _ in facts.cleaning[1:])
 
