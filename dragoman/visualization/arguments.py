@@ -1,4 +1,4 @@
-"""Checks of the arguments of figures, and the models in them. Errors are those of settings.
+"""Checks of the arguments of figures. Errors are those of settings.
 
 This module does not import matplotlib, so that commands can check the path of a figure without it.
 """
@@ -7,20 +7,14 @@ import operator
 import os
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dragoman.bundle import Model
 from dragoman.config.fields import Setting, did_you_mean, quote_value
 from dragoman.errors import ConfigError, MissingExtraError
 from dragoman.files import check_target
-from dragoman.inference.translator import Translator
-
-if TYPE_CHECKING:
-    from dragoman.model.transformer import Transformer
 
 _FORMATS = ("png", "svg", "pdf")
 
@@ -125,32 +119,3 @@ def check_figure_path(path: Path, name: str = "path") -> None:
 def has_matplotlib() -> bool:
     """Whether matplotlib is installed, without importing it."""
     return find_spec("matplotlib") is not None
-
-
-def transformer_of(model: object) -> "Transformer":
-    """The Transformer that is given, or that translates."""
-    from dragoman.model.transformer import Transformer
-
-    if isinstance(model, Transformer):
-        return model
-    if not isinstance(model, Translator | Model):
-        expected = "a Transformer, a translator or ModelSettings"
-        raise wrong_type("model", expected, model, "Load a translator with `dragoman.load`.")
-    return model_of(model, "model").transformer
-
-
-def model_of(translator: object, name: str = "translator") -> "Model":
-    """The model of a translator, with its tokenizers, and with the translator's settings of the search.
-
-    An ensemble has several models, of which the caller chooses one.
-    """
-    if isinstance(translator, Model):
-        return translator
-    if not isinstance(translator, Translator):
-        raise wrong_type(name, "a translator", translator, "Load one with `dragoman.load`.")
-    models = translator.models
-    if len(models) > 1:
-        raise ConfigError(f"`{name}` is an ensemble of {len(models)} models. Give one, such as `{name}.models[0]`.")
-    if not models:
-        raise ConfigError(f"`{name}` has a search, but no model to look into. Load one with `dragoman.load`.")
-    return replace(models[0], config=replace(models[0].config, inference=translator.settings))

@@ -13,8 +13,8 @@ from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
 from dragoman.text.tokenization.control_ids import EOS_ID
 from dragoman.text.tokenization.tokenizer import Tokenizer
-from dragoman.visualization.arguments import check_count, check_text, model_of
-from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of
+from dragoman.visualization.arguments import check_count, check_text
+from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of, model_of
 from dragoman.visualization.diagrams.drawing import INK, SOFT, Block, Drawing, Tower, new_drawing
 from dragoman.visualization.diagrams.model_diagrams import add_output
 from dragoman.visualization.figures.figure import COLORS, readable_labels

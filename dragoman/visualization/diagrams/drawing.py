@@ -104,9 +104,8 @@ class Drawing:
             self._rectangle((block.left + shift, block.bottom + shift), (width, block.height), BLOCK_COLORS[kind], 2)
         self.axes.patches[-1].set_gid(f"block-{self._blocks}")
         # All lines shrink alike, if one is too wide.
-        room = width - 2 * _ROOM
-        fitting = [fitting_points(line, points, room, is_formula="$" in line) for line, points, _ in block_lines]
-        shrink = min([size / points for size, (_, points, _) in zip(fitting, block_lines, strict=True)], default=1.0)
+        widest = max([_width_of(line, points) for line, points, _ in block_lines], default=0.0)
+        shrink = min(1.0, (width - 2 * _ROOM) / max(1e-6, widest))
         above = block.y + needed / 2
         for line, points, color in block_lines:
             drawn = self._text((x, above - points * _LINE / 2), line, points * shrink, color, "center")
@@ -156,9 +155,7 @@ class Drawing:
         patch = FancyArrowPatch(
             path=Path(points), arrowstyle=style, mutation_scale=10, color=color, linewidth=1.1, zorder=1
         )
-        patch.set(joinstyle="round", capstyle="butt", gid="arrow")
-        if not head:
-            patch.set_fill(False)
+        patch.set(joinstyle="round", capstyle="butt", gid="arrow", fill=head)
         self.axes.add_patch(patch)
 
     def curve(self, start: Point, end: Point, color: str, width: float) -> None:
@@ -177,12 +174,11 @@ class Drawing:
         self._grow(block.top)
         return block
 
-    def wave(self, x: float, y: float) -> Block:
+    def wave(self, x: float, y: float) -> None:
         """Draw a circle with a sine wave, the sign of positional encodings, around (x, y)."""
         self.axes.add_patch(Circle((x, y), 0.15, facecolor="white", edgecolor=INK, linewidth=1.0, zorder=2))
         across = np.linspace(-0.1, 0.1, 40)
         self.axes.plot(x + across, y + 0.07 * np.sin(across * np.pi / 0.1), color=INK, linewidth=1.0, zorder=3)
-        return Block(x, y, 0.3, 0.3)
 
     def frame(self, left: float, right: float, bottom: float, top: float) -> None:
         """Draw the grey ground of a layer behind its blocks."""
@@ -282,8 +278,8 @@ class Tower:
         self.top = block.top
 
 
-def fitting_points(text: str, points: float, width: float, *, is_formula: bool = False) -> float:
-    """The largest size of a line of text, up to `points`, that is at most `width` inches wide in the diagrams' font."""
+def _width_of(text: str, points: float) -> float:
+    """The width of a line of text, or of a formula, in inches in the diagrams' font."""
     font = FontProperties(family=OWN_FONT, size=points)
-    found, _, _ = text_to_path.get_text_width_height_descent(text, font, is_formula)
-    return min(points, points * width / max(1e-6, found / 72))
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, "$" in text)
+    return width / 72

@@ -69,12 +69,12 @@ def _embedded(drawing: Drawing, one: Architecture, side: str) -> Tower:
     own = one.counts.get(f"{side}_embedding.weight")
     note = f"{size} x {one.settings.d_model}: " + ("shared" if own is None else f"{own:,}")
     tower.block(f"{'Source' if is_source else 'Target'} embedding", "embedding", note)
-    added = tower.plus()
-    wave = drawing.wave(x + outwards * 1.0, added.y)
-    drawing.arrow((wave.x - outwards * 0.15, wave.y), (x + outwards * 0.1, wave.y))
+    y, beside = tower.plus().y, x + outwards
+    drawing.wave(beside, y)
+    drawing.arrow((beside - outwards * 0.15, y), (x + outwards * 0.1, y))
     learned = one.counts.get(f"{side}_embedding.positions")
     kind = f"{one.settings.positions}\npositions" + ("" if learned is None else f": {learned:,}")
-    drawing.label((wave.x + outwards * 0.2, wave.y), kind, "right" if is_source else "left")
+    drawing.label((beside + outwards * 0.2, y), kind, "right" if is_source else "left")
     tower.rise(0.26, one.shape("B", length, "D"))
     return tower
 
@@ -219,22 +219,17 @@ class LayerTower:
     def _sublayer(self, name: str, draw: Callable[[], None]) -> None:
         """Draw a sublayer between norm and residual connection, in the model's order."""
         tower, norm = self.tower, f"{self.one.count(f'{self.stack}.layers.0.{name}_residual.norm'):,}"
-        start = tower.top + 0.1
-        if self.one.settings.norm_first:
+        start, norm_first = tower.top + 0.1, self.one.settings.norm_first
+        if norm_first:
             tower.block(f"Layer norm: {norm}", "norm", gap=0.26)
-            draw()
-            self._dropout()
-            end = tower.plus()
-        elif self.detailed:
-            tower.rise(0.1)
-            draw()
-            self._dropout()
-            end = tower.plus()
-            tower.block(f"Layer norm: {norm}", "norm")
         else:
             tower.rise(0.1)
-            draw()
-            end = tower.block(f"Add & norm: {norm}", "norm", gap=0.2)
+        draw()
+        if self.detailed:
+            tower.block(f"Dropout {self.one.settings.dropout:g}", "data", shape=self.shape())
+        end = tower.plus() if norm_first or self.detailed else tower.block(f"Add & norm: {norm}", "norm", gap=0.2)
+        if self.detailed and not norm_first:
+            tower.block(f"Layer norm: {norm}", "norm")
         tower.pass_by(start, end, self.side)
 
     def _attention(self, kind: str, memory: Sequence[Point] = ()) -> None:
@@ -257,10 +252,6 @@ class LayerTower:
         dropout = f", dropout {settings.activation_dropout:g}" if settings.activation_dropout else ""
         tower.block(activation + dropout, "feed_forward", shape=self.shape("F"))
         tower.block(f"Linear: {self.one.count(f'{name}.outer'):,}", "feed_forward", shape=self.shape("F"))
-
-    def _dropout(self) -> None:
-        if self.detailed:
-            self.tower.block(f"Dropout {self.one.settings.dropout:g}", "data", shape=self.shape())
 
 
 def add_output(tower: Tower, one: Architecture, *, is_last: bool = True) -> Block:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.model.embedding import sinusoidal_positions
 from dragoman.model.shapes import ParameterRow, parameter_rows
-from dragoman.visualization.arguments import check_count, check_even, check_sequence, transformer_of
-from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of
+from dragoman.visualization.arguments import check_count, check_even, check_sequence
+from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of, transformer_of
 from dragoman.visualization.figures.figure import COLORS, DIVERGING, new_figure
 from dragoman.visualization.figures.training_figures import check_train_settings, draw_schedule
 

@@ -1,46 +1,45 @@
 """The beam search of one sentence as a tree of all tokens considered, kept and pruned at each step.
 
-The search is the regular one. A `StepModel` wrapped around the real model records it.
+The search is the regular one. A model that records its steps watches it.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.inference.output_rules import unwritable
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.continuations import hide
-from dragoman.inference.search.step_model import Predictions, StepModel
+from dragoman.inference.search.step_model import Predictions
+from dragoman.inference.tensors.fast_model import FastModel, FastState
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
-from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.visualization.inspection.inspection import BeamNode
+
+SearchTree = tuple[BeamNode, ...]
+"""All nodes of a search in the order in which they were considered, one step after the other."""
 
 
 def trace_search(
-    model: StepModel[Any],
-    src_ids: Sequence[int],
-    settings: InferenceSettings,
-    tokenizer: Tokenizer,
-    prefix_ids: Sequence[int] = (),
-) -> tuple[list[Hypothesis], tuple[BeamNode, ...]]:
+    trained: Model, src_ids: Sequence[int], settings: InferenceSettings, prefix_ids: Sequence[int] = ()
+) -> tuple[list[Hypothesis], SearchTree]:
     """The hypotheses of `beam_search` for one source (without eos), and the nodes of its search tree.
 
     Each step considers the best continuations, twice as many as the beam size. At the positions of `prefix_ids` the
     nodes show what an unforced search would have considered.
     """
-    trace = _Trace(model, settings, tokenizer, prefix_ids)
-    ids = torch.tensor([[*src_ids, EOS_ID]], device=model.device)
-    lengths = torch.tensor([len(src_ids) + 1], device=model.device)
+    trace = _Trace(trained, settings, prefix_ids)
+    ids = torch.tensor([[*src_ids, EOS_ID]], device=trace.device)
+    lengths = torch.tensor([len(src_ids) + 1], device=trace.device)
     hypotheses = beam_search(trace, ids, lengths, settings, [prefix_ids])[0]
     trace.record([], stopped=True)
-    node = -1
-    for token_id in (*hypotheses[0].ids, *((EOS_ID,) if hypotheses[0].finished else ())) if hypotheses else ():
+    best, node = hypotheses[0], -1
+    for token_id in (*best.ids, EOS_ID) if best.finished else best.ids:
         if (node, token_id) not in trace.children:
             break
         node = trace.children[node, token_id]
@@ -48,14 +47,22 @@ def trace_search(
     return hypotheses, tuple(trace.nodes)
 
 
-class _Trace:
-    """A StepModel for one sentence that records the search."""
+class RereadableModel(FastModel):
+    """Limits the output to one token less than the model's positions: a full pass reads it again after bos."""
 
-    def __init__(
-        self, model: StepModel[Any], settings: InferenceSettings, tokenizer: Tokenizer, prefix_ids: Sequence[int]
-    ) -> None:
-        self._model, self._settings, self._tokenizer, self._prefix_ids = model, settings, tokenizer, prefix_ids
-        self.vocab_size, self.max_length, self.device = model.vocab_size, model.max_length, model.device
+    @property
+    def max_length(self) -> int | None:
+        """The longest output in tokens."""
+        most = super().max_length
+        return None if most is None else most - 1
+
+
+class _Trace(RereadableModel):
+    """Records the search of one sentence."""
+
+    def __init__(self, trained: Model, settings: InferenceSettings, prefix_ids: Sequence[int]) -> None:
+        super().__init__(trained.transformer)
+        self._settings, self._tokenizer, self._prefix_ids = settings, trained.tokenizers.tgt, prefix_ids
         self.nodes: list[BeamNode] = []
         self.children: dict[tuple[int, int], int] = {}  # the place of a node by its parent and token id
         self._position = -1
@@ -64,20 +71,17 @@ class _Trace:
         self._parents = [0]
         self._last: Float[Tensor, "W V"] | None = None
 
-    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"]) -> Any:
-        return self._model.start(src_ids, src_lengths)
-
-    def step(self, ids: Int64[Tensor, " N"], state: Any) -> Predictions:
+    def step(self, ids: Int64[Tensor, " N"], state: FastState) -> Predictions:
         if self._last is not None:
             self.record(list(zip(self._parents, ids.tolist(), strict=True)))
         self._position += 1
-        predictions = self._model.step(ids, state)
+        predictions = super().step(ids, state)
         self._last = predictions.log_probs().clone().cpu()
         return predictions
 
-    def reorder(self, state: Any, rows: Int64[Tensor, " N2"], sentences: Int64[Tensor, " B2"]) -> None:
+    def reorder(self, state: FastState, rows: Int64[Tensor, " N2"], sentences: Int64[Tensor, " B2"]) -> None:
         self._parents = rows.tolist()
-        self._model.reorder(state, rows, sentences)
+        super().reorder(state, rows, sentences)
 
     def record(self, kept: list[tuple[int, int]], *, stopped: bool = False) -> None:
         """Record the best continuations of the last step. `kept` holds the (row, token) pairs that the beam kept.

@@ -19,23 +19,15 @@ from dragoman.inference.output_rules import unwritable
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.continuations import hide
 from dragoman.inference.tensors.engine import score_tokens
-from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.model.transformer import AttentionWeights, Transformer
+from dragoman.model.transformer import AttentionWeights
 from dragoman.records import Hypothesis
 from dragoman.text.charsets import replace_surrogates
 from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.inspection import attributions
-from dragoman.visualization.inspection.beam_tree import trace_search
-from dragoman.visualization.inspection.inspection import (
-    Alternative,
-    BeamNode,
-    Inspection,
-    RankedTranslation,
-    Side,
-    Step,
-)
+from dragoman.visualization.inspection.beam_tree import RereadableModel, SearchTree, trace_search
+from dragoman.visualization.inspection.inspection import Alternative, Inspection, RankedTranslation, Side, Step
 from dragoman.visualization.inspection.notes import find_notes, length_notes
 
 MOST_TOKENS = 500
@@ -106,29 +98,32 @@ def observe_translation(trained: Model, text: str) -> "ObservedTranslation":
     return _observe(trained, src, hypotheses[0])
 
 
-def trace_text(trained: Model, text: str, settings: InferenceSettings) -> tuple[BeamNode, ...]:
+def trace_text(trained: Model, text: str, settings: InferenceSettings) -> SearchTree:
     """The tree of the beam search of a text. Errors are those of `inspect_text`."""
     return _search(trained, text, replace(settings, n_best=1, **WITHOUT_SAMPLING))[2]
 
 
 def _search(
     trained: Model, text: str, settings: InferenceSettings, prefix_ids: Sequence[int] = ()
-) -> tuple[Side, list[Hypothesis], tuple[BeamNode, ...]]:
-    """The source, the hypotheses of the search, and its tree."""
-    src = _source_side(text, trained.transformer, trained.tokenizers.src)
-    _check_prefix(prefix_ids, trained.transformer)
-    searched = _RereadableModel(trained.transformer)
-    return src, *trace_search(searched, src.ids, settings, trained.tokenizers.tgt, prefix_ids)
+) -> tuple[Side, list[Hypothesis], SearchTree]:
+    """The source, the hypotheses of the search, and its tree. Raises the errors of `inspect_text`."""
+    model, tokenizer = trained.transformer, trained.tokenizers.src
+    text = replace_surrogates(text).strip()
+    src_ids, most = tokenizer.encode(text), model.settings.longest_text(MOST_TOKENS)  # one position is that of eos
+    if not src_ids:
+        raise DataError("the text is empty. Give a sentence to translate.")
+    if len(src_ids) > most:
+        raise DataError(f"the text may have at most {most} tokens, but has {len(src_ids):,}. Give a shorter text.")
+    *before_last, _ = prefix_ids or [0]
+    written = all(0 <= one < model.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
+    if len(prefix_ids) > most or not written or EOS_ID in before_last:
+        raise DataError("the translation cannot start with these tokens. Choose tokens from the alternatives shown.")
+    return _side(text, src_ids, tokenizer), *trace_search(trained, src_ids, settings, prefix_ids)
 
 
-class _RereadableModel(FastModel):
-    """Limits the output to one token less than the model's positions: a full pass reads it again after bos."""
-
-    @property
-    def max_length(self) -> int | None:
-        """The longest output in tokens."""
-        most = super().max_length
-        return None if most is None else most - 1
+def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:
+    tokens = tuple(tokenizer.tokens(ids))
+    return Side(text, tokens, words_of(tokens), tuple(ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,33 +157,6 @@ def _observe(trained: Model, src: Side, best: Hypothesis) -> ObservedTranslation
     return ObservedTranslation(src, tgt, best.finished, attention, links, log_probs, alone)
 
 
-def _most_tokens(model: Transformer) -> int:
-    """The limit for the tokens of either side. One position is reserved for eos."""
-    return model.settings.longest_text(MOST_TOKENS)
-
-
-def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:
-    *before_last, _ = prefix_ids or [0]
-    written = all(0 <= one < model.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
-    if len(prefix_ids) > _most_tokens(model) or not written or EOS_ID in before_last:
-        raise DataError("the translation cannot start with these tokens. Choose tokens from the alternatives shown.")
-
-
-def _source_side(text: str, model: Transformer, tokenizer: Tokenizer) -> Side:
-    text = replace_surrogates(text).strip()
-    src_ids, most = tokenizer.encode(text), _most_tokens(model)
-    if not src_ids:
-        raise DataError("the text is empty. Give a sentence to translate.")
-    if len(src_ids) > most:
-        raise DataError(f"the text may have at most {most} tokens, but has {len(src_ids):,}. Give a shorter text.")
-    return _side(text, src_ids, tokenizer)
-
-
-def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:
-    tokens = tuple(tokenizer.tokens(ids))
-    return Side(text, tokens, words_of(tokens), tuple(ids))
-
-
 def _steps(seen: ObservedTranslation, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:
     """One step for every token of the translation, and one for eos if it is finished."""
     ids = (*seen.tgt.ids, EOS_ID) if seen.finished else seen.tgt.ids
@@ -199,10 +167,10 @@ def _steps(seen: ObservedTranslation, min_tokens: int, tokenizer: Tokenizer) -> 
         entropy = -float((probabilities * log_probs.clamp(min=-1e4)).sum()) / math.log(2)
         others = _alternatives(log_probs, token_id, unwritable(place, min_tokens))
         name, *names = tokenizer.tokens([token_id, *others])
-        chances = [round(float(probabilities[other]), 5) for other in (token_id, *others)]
-        found = zip(names, chances[1:], others, strict=True)
-        alternatives = tuple(Alternative(token, chance, id=other) for token, chance, other in found)
-        steps.append(Step(name, chances[0], round(max(0.0, entropy), 4), round(total, 4), alternatives))
+        chance, *chances = (round(float(probabilities[other]), 5) for other in (token_id, *others))
+        found = zip(names, chances, others, strict=True)
+        alternatives = tuple(Alternative(token, likely, id=other) for token, likely, other in found)
+        steps.append(Step(name, chance, round(max(0.0, entropy), 4), round(total, 4), alternatives))
     return tuple(steps)
 
 
@@ -223,7 +191,7 @@ def _add_continuations(
     uncertain = sorted(range(len(steps)), key=lambda place: -steps[place].entropy_bits)
     uncertain = sorted(uncertain[: NUM_UNCERTAIN if attributions.shows_heads(len(src_ids), len(tgt_ids)) else 1])
     prefixes = [[*tgt_ids[:place], one.id] for place in uncertain for one in steps[place].alternatives]
-    model = _RereadableModel(trained.transformer)
+    model = RereadableModel(trained.transformer)
     batch = attributions.pair_batch([src_ids] * len(prefixes), (), model.device)
     found = iter(beam_search(model, batch.src_ids, batch.src_lengths, replace(settings, n_best=1), prefixes))
     completed = list(steps)

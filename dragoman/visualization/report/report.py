@@ -129,7 +129,11 @@ def _charts(facts: RunFacts) -> dict[str, Markup]:
     sides = facts.card.src_lang or "source", facts.card.tgt_lang or "target"
     for name, draw, text in (
         ("curves", partial(draw_run, facts.log), "Training curves by step"),
-        ("lengths", partial(draw_lengths, facts.lengths, sides), "Histograms of sentence lengths"),
+        (
+            "lengths",
+            partial(draw_lengths, facts.lengths, sides, facts.config.data.max_tokens),
+            "Histograms of sentence lengths",
+        ),
     ):
         for kind, columns in (("wide", 2), ("narrow", 1)):
             if figure := draw(columns=columns):

@@ -3,19 +3,22 @@
 Inline SVG works in pages with a strict content-security policy and a light and a dark mode.
 """
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
+from numpy.typing import NDArray
 
 from dragoman.errors import DataError
 from dragoman.visualization.arguments import path_of
 from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, new_figure, svg_of
-from dragoman.visualization.report.run_facts import LengthHistogram, Points, TrainingLog, read_log
+from dragoman.visualization.report.run_facts import Points, TrainingLog, read_log
 
 # Placeholder colours, which become the page's own: `color`, and the custom properties --soft and --line.
 INK, SOFT, LINE = "#010203", "#010204", "#010205"
@@ -107,9 +110,8 @@ def draw_run(log: TrainingLog, columns: int = 2, style: Mapping[str, Any] = PAGE
     """Plot the curves of a log, one panel per quantity. None if the log is empty. One column fits a phone."""
     drawn = []
     for title, lines in _PANELS:
-        curves = [(name, getattr(log, kind).get(key, ())) for kind, key, name in lines]
-        if any(points for _, points in curves):
-            drawn.append((title, [(name, points) for name, points in curves if points]))
+        if curves := [(name, points) for kind, key, name in lines if (points := getattr(log, kind).get(key))]:
+            drawn.append((title, curves))
     if not drawn:
         return None
     columns = min(columns, len(drawn))
@@ -155,15 +157,24 @@ def _mark_powers(axes: Axes, values: list[float]) -> None:
     axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
-def draw_lengths(sides: Sequence[LengthHistogram], names: Sequence[str], columns: int = 2) -> Figure | None:
-    """Plot histograms of the training pairs by tokens, for source and target. None without data."""
+def draw_lengths(
+    sides: Sequence[NDArray[np.int32]], names: Sequence[str], most: int, columns: int = 2
+) -> Figure | None:
+    """Plot histograms of the training pairs by tokens, up to `most`, for source and target. None without data.
+
+    A histogram has at most 32 bars.
+    """
     if not sides:
         return None
     rows = len(sides) // columns
     with new_figure(_WIDTH if columns == 2 else _NARROW, 2.1 * rows, rows, columns, PAGE_STYLE) as (figure, axes):
         for place, lengths, name, color in zip(axes, sides, names, COLORS, strict=False):
-            draw_histogram(place, lengths.edges, lengths.counts, lengths.mean, color, INK)
-            place.set_title(f"{name}: tokens per sentence (mean {lengths.mean:.1f})", parse_math=False)
+            longest = max(1, min(int(lengths.max()), most))
+            width = max(1, math.ceil(longest / 32))
+            edges = np.arange(0.5, longest + width + 0.5, width)
+            counts, _ = np.histogram(lengths, edges)
+            draw_histogram(place, edges, counts, lengths.mean(), color, INK)
+            place.set_title(f"{name}: tokens per sentence (mean {lengths.mean():.1f})", parse_math=False)
             place.margins(x=0.02)
         for place in axes[::columns]:
             place.set_ylabel("training pairs")
