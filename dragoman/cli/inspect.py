@@ -79,7 +79,7 @@ def _check(options: argparse.Namespace) -> None:
             "TEXT or `--test` must be given, but not both. Write TEXT in quotes, or `--test N` for a run."
         )
     if options.png is not None:
-        from dragoman.visualization.figures.figure import check_figure_path
+        from dragoman.visualization.arguments import check_figure_path
 
         check_figure_path(options.png, "--png")
     for flag in ("layer", "kind"):

@@ -16,7 +16,7 @@ def run(arguments: Sequence[str]) -> int:
     """Print the table. Returns 1 if the number of parameters differs from the formula, else 0."""
     given = build_parser().parse(arguments)
     if given.plot is not None:
-        from dragoman.visualization.figures.figure import check_figure_path
+        from dragoman.visualization.arguments import check_figure_path
 
         check_figure_path(given.plot, "--plot")
     request = SummaryRequest(given.what, overrides_of(given), given.src_vocab_size, given.tgt_vocab_size)

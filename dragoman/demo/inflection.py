@@ -44,11 +44,8 @@ DETERMINERS = {  # name: (English singular, English plural, German stem, its end
     "who": ("who", "who", "", "relative"),
     "that": ("that", "that", "", "relative"),
 }
-PRONOUNS = {
-    "it": "it",
-    "who": "relative",
-    "that": "relative",
-}  # pronouns that replace a determiner and its noun, and their role
+# Pronouns that replace a determiner and its noun, and their role.
+PRONOUNS = {"it": "it", "who": "relative", "that": "relative"}
 CONTRACTIONS = {
     ("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am", ("an", "das"): "ans", ("zu", "dem"): "zum",
     ("zu", "der"): "zur", ("bei", "dem"): "beim", ("von", "dem"): "vom",

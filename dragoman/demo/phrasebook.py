@@ -23,7 +23,8 @@ from dragoman.demo.inflection import PRONOUNS, Adjective, Noun, Pronoun, Verb
 from dragoman.errors import DataError
 
 _WORD = re.compile(r"\d+\.(?=\s)|\w+(?:[-'.,:]\w+)*|[^\w\s]")
-_CONSONANT_SOUND = re.compile("uni|eu|one")  # a university, a European, a one-way street
+# "a" before a vowel, but not before a consonant sound: a university, a European, a one-way street.
+_NEEDS_AN = re.compile("(^A|(?<= )a)(?= (?!uni|eu|one)[aeiou])")
 
 
 def split_words(text: str) -> list[str]:
@@ -120,7 +121,7 @@ class Pattern:
         src = [t for part in self.en for t in ((part,) if isinstance(part, Token) else filler.english(part))]
         tgt = [t for part in self.de for t in ((part,) if isinstance(part, Token) else filler.german(part))]
         tgt = _contract(tgt)
-        texts = _sentence(_choose_an([t.text for t in src])), _sentence([t.text for t in tgt])
+        texts = _NEEDS_AN.sub(r"\1n", _sentence(src)), _sentence(tgt)
         links = tuple((i, j) for i, s in enumerate(src) for j, t in enumerate(tgt) if not s.keys.isdisjoint(t.keys))
         return PhrasebookPair(self.name, *texts, links)
 
@@ -294,15 +295,7 @@ def _contract(tokens: list[Token]) -> list[Token]:
     return out
 
 
-def _choose_an(texts: list[str]) -> list[str]:
-    pairs = zip(texts, [*texts[1:], ""], strict=True)
-    return [
-        "an" if text == "a" and after.startswith(tuple("aeiou")) and not _CONSONANT_SOUND.match(after) else text
-        for text, after in pairs
-    ]
-
-
-def _sentence(texts: list[str]) -> str:
+def _sentence(tokens: list[Token]) -> str:
     """Join words, without spaces before punctuation and with a capital at the start."""
-    text = re.sub(r" (?=[,.?!])", "", " ".join(texts))
+    text = re.sub(r" (?=[,.?!])", "", " ".join(token.text for token in tokens))
     return text[0].upper() + text[1:]

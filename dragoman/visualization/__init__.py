@@ -51,32 +51,12 @@ _MODULES = {
 }
 _PLACES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
-__all__ = [
-    "plot_transformer",
-    "plot_stacks",
-    "plot_layer",
-    "plot_attention",
-    "plot_multi_head_attention",
-    "plot_next_token",
-    "plot_heads",
-    "plot_untrained_and_trained",
-    "plot_beam_tree",
-    "plot_encodings",
-    "plot_encoding_curves",
-    "plot_masks",
-    "plot_parameter_shares",
-    "parameter_shares",
-    "plot_summary",
-    "plot_schedules",
-    "plot_schedule",
-    "plot_smoothed_targets",
-    "target_distributions",
-    "plot_run",
-    "plot_training_curves",
-    "plot_initializations",
-    "plot_lengths",
-    "save_figure",
-]
+__all__ = ["plot_transformer", "plot_stacks", "plot_layer", "plot_attention", "plot_multi_head_attention"]
+__all__ += ["plot_next_token", "plot_heads", "plot_untrained_and_trained", "plot_beam_tree"]
+__all__ += ["plot_encodings", "plot_encoding_curves", "plot_masks"]
+__all__ += ["plot_parameter_shares", "parameter_shares", "plot_summary"]
+__all__ += ["plot_schedules", "plot_schedule", "plot_smoothed_targets", "target_distributions"]
+__all__ += ["plot_run", "plot_training_curves", "plot_initializations", "plot_lengths", "save_figure"]
 
 
 def __getattr__(name: str) -> Any:

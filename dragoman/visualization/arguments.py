@@ -1,18 +1,22 @@
-"""Checks of the arguments of figures, and the models in them. Errors are those of settings."""
+"""Checks of the arguments of figures. Errors are those of settings.
+
+This module does not import matplotlib, so that commands can check the path of a figure without it.
+"""
 
 import operator
+import os
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from importlib.util import find_spec
+from numbers import Real
+from pathlib import Path
+from typing import Any
 
 from dragoman.config.fields import Setting, did_you_mean, quote_value
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.files import check_target
 
-if TYPE_CHECKING:
-    from dragoman.bundle import Model
-    from dragoman.inference.translator import Translator
-    from dragoman.model.transformer import Transformer
+_FORMATS = ("png", "svg", "pdf")
 
 
 def check_count(name: str, value: object, minimum: int = 1, maximum: int | None = None) -> int:
@@ -37,10 +41,9 @@ def check_share(name: str, value: object) -> float:
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> str:
     """The value, one of some texts."""
-    if value not in choices or not isinstance(value, str):
-        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
-        raise ConfigError(f"`{name}` must be one of {', '.join(choices)}, but is {value_text(value)}.{hint}")
-    return value
+    if not isinstance(value, str):
+        raise wrong_type(name, f"one of {', '.join(choices)}", value)
+    return _check(Setting("", name, str, tuple(choices), ""), value)  # type: ignore[return-value]
 
 
 def check_text(name: str, value: object) -> str:
@@ -48,6 +51,13 @@ def check_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise wrong_type(name, "a text", value)
     return value
+
+
+def path_of(name: str, value: object, expected: str = "the name of a file") -> Path:
+    """The value as a path."""
+    if not isinstance(value, str | os.PathLike):
+        raise wrong_type(name, expected, value)
+    return Path(value)
 
 
 def check_tokens(name: str, value: object) -> tuple[str, ...]:
@@ -63,6 +73,16 @@ def check_sequence(name: str, value: object, expected: str) -> tuple[Any, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise wrong_type(name, expected, value)
     return tuple(value)
+
+
+def check_curve(name: str, value: object) -> list[tuple[float, float]]:
+    """The points of a curve."""
+    expected = "a list of points (step, value)"
+    points = [check_sequence(name, point, expected) for point in check_sequence(name, value, expected)]
+    for point in points:
+        if len(point) != 2 or not all(isinstance(number, Real) for number in point):
+            raise ConfigError(f"`{name}` must be {expected}, but one point is {value_text(str(point))}.")
+    return points
 
 
 def wrong_type(name: str, expected: str, value: object, advice: str = "") -> ConfigError:
@@ -81,39 +101,21 @@ def _check(setting: Setting, value: object) -> object:
     return setting.check(value, f"`{setting.name}`")
 
 
-OneTranslator: TypeAlias = "Translator | Model"
-"""A translator, or one model of an ensemble."""
+def check_figure_path(path: Path, name: str = "path") -> None:
+    """Raise if `save_figure` could not write to `path`, before time goes into the figure.
 
-
-def transformer_of(model: object) -> "Transformer":
-    """The Transformer that is given, or that translates."""
-    from dragoman.bundle import Model
-    from dragoman.inference.translator import Translator
-    from dragoman.model.transformer import Transformer
-
-    if isinstance(model, Transformer):
-        return model
-    if not isinstance(model, Translator | Model):
-        expected = "a Transformer, a translator or ModelSettings"
-        raise wrong_type("model", expected, model, "Load a translator with `dragoman.load`.")
-    return model_of(model, "model").transformer
-
-
-def model_of(translator: object, name: str = "translator") -> "Model":
-    """The model of a translator, with its tokenizers, and with the translator's settings of the search.
-
-    An ensemble has several models, of which the caller chooses one.
+    `name` is the flag or parameter that holds the path. Raises ConfigError about the path, and MissingExtraError
+    without matplotlib.
     """
-    from dragoman.bundle import Model
-    from dragoman.inference.translator import Translator
+    check_target(path, name, "figure.png")
+    ending = path.suffix[1:].lower()
+    if ending not in _FORMATS:
+        hint = did_you_mean(ending, _FORMATS) or f" Use a name that ends in .{', .'.join(_FORMATS)}."
+        raise ConfigError(f"`{path}` does not have the extension of a figure.{hint}")
+    if not has_matplotlib():
+        raise MissingExtraError(f"`{name}`", "matplotlib")
 
-    if isinstance(translator, Model):
-        return translator
-    if not isinstance(translator, Translator):
-        raise wrong_type(name, "a translator", translator, "Load one with `dragoman.load`.")
-    models = translator.models
-    if len(models) > 1:
-        raise ConfigError(f"`{name}` is an ensemble of {len(models)} models. Give one, such as `{name}.models[0]`.")
-    if not models:
-        raise ConfigError(f"`{name}` has a search, but no model to look into. Load one with `dragoman.load`.")
-    return replace(models[0], config=replace(models[0].config, inference=translator.settings))
+
+def has_matplotlib() -> bool:
+    """Whether matplotlib is installed, without importing it."""
+    return find_spec("matplotlib") is not None

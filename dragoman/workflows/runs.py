@@ -92,7 +92,7 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
     """
     folder = resolve_model_folder(run)
     from dragoman.bundle import Model
-    from dragoman.visualization.figures.figure import has_matplotlib
+    from dragoman.visualization.arguments import has_matplotlib
     from dragoman.visualization.report.report import write_report
     from dragoman.visualization.report.run_facts import read_run
 

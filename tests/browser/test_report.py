@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dragoman.bundle import Card
 from dragoman.config import Config
 from dragoman.visualization.report.report import ReportedTest, report_html
 from dragoman.visualization.report.report_sentences import WordWeights
-from dragoman.visualization.report.run_facts import LengthHistogram, RunFacts, TrainingLog
+from dragoman.visualization.report.run_facts import RunFacts, TrainingLog
 
 WORDS = WordWeights(("one", " two", "?"), ("eins", " zwei"), ((0.9, 0.05, 0.0), (0.1, 0.4, 0.2)))
 HOSTILE = "</style><script>window.hacked=1</script><img src=x onerror=window.hacked=1> \u202etwo"
@@ -25,8 +26,8 @@ def report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., tuple[Any, li
     def opening(**context: Any) -> tuple[Any, list[str]]:
         curve = ((10.0, 3.0), (20.0, 2.0))
         log = TrainingLog({"loss": curve, "perplexity": curve}, {"loss": curve, "chrf": curve})
-        lengths = LengthHistogram((3, 1), (0.5, 1.5, 2.5), 1.25)
-        facts = RunFacts(tmp_path, Config(), HOSTILE, Card("en", "de"), log, (), lengths, lengths)
+        lengths = np.array([1, 1, 1, 2])
+        facts = RunFacts(tmp_path, Config(), HOSTILE, Card("en", "de"), log, (), (lengths, lengths))
         sentences = ["one two?", HOSTILE]
         test = ReportedTest("test", sentences, ["eins zwei", "x"], ["eins zwei", HOSTILE], [], list, lambda *_: WORDS)
         path = tmp_path / "report.html"

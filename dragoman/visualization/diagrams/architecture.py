@@ -1,21 +1,21 @@
-"""The sizes of a model, which the diagrams show: shapes of tensors and numbers of parameters."""
+"""The model that a figure shows, and its sizes: shapes of tensors and numbers of parameters."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
+from dragoman.bundle import Model
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
 from dragoman.display import shape_text
 from dragoman.errors import ConfigError
+from dragoman.inference.translator import Translator
 from dragoman.model.shapes import parameter_shapes
-from dragoman.visualization.arguments import check_count, transformer_of
+from dragoman.visualization.arguments import check_count, wrong_type
 
 if TYPE_CHECKING:
-    from dragoman.bundle import Model
-    from dragoman.inference.translator import Translator
     from dragoman.model.transformer import Transformer
 
 AnyArchitecture: TypeAlias = "Transformer | Translator | Model | ModelSettings"
@@ -91,3 +91,32 @@ def architecture_of(
         if size is not None:
             raise ConfigError(f"`{name}` is a size of the model already, but {size} is given. Leave it out.")
     return Architecture(found.settings, found.src_vocab_size, found.tgt_vocab_size)
+
+
+def transformer_of(model: object) -> "Transformer":
+    """The Transformer that is given, or that translates."""
+    from dragoman.model.transformer import Transformer
+
+    if isinstance(model, Transformer):
+        return model
+    if not isinstance(model, Translator | Model):
+        expected = "a Transformer, a translator or ModelSettings"
+        raise wrong_type("model", expected, model, "Load a translator with `dragoman.load`.")
+    return model_of(model, "model").transformer
+
+
+def model_of(translator: object, name: str = "translator") -> "Model":
+    """The model of a translator, with its tokenizers, and with the translator's settings of the search.
+
+    An ensemble has several models, of which the caller chooses one.
+    """
+    if isinstance(translator, Model):
+        return translator
+    if not isinstance(translator, Translator):
+        raise wrong_type(name, "a translator", translator, "Load one with `dragoman.load`.")
+    models = translator.models
+    if len(models) > 1:
+        raise ConfigError(f"`{name}` is an ensemble of {len(models)} models. Give one, such as `{name}.models[0]`.")
+    if not models:
+        raise ConfigError(f"`{name}` has a search, but no model to look into. Load one with `dragoman.load`.")
+    return replace(models[0], config=replace(models[0].config, inference=translator.settings))

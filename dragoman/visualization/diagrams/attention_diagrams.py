@@ -1,15 +1,12 @@
 """Diagrams of scaled dot-product attention and of several heads (Vaswani et al. 2017, figure 2)."""
 
-from typing import TYPE_CHECKING
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from dragoman.visualization.arguments import check_choice
 from dragoman.visualization.diagrams.architecture import AnyArchitecture, Architecture, architecture_of
-from dragoman.visualization.diagrams.drawing import INK, MEMORY, SOFT, Drawing, Tower
-from dragoman.visualization.figures.figure import drawing_style
-from dragoman.visualization.inspection.inspection import ATTENTION_KINDS, KIND_NAMES, AttentionKind
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dragoman.visualization.diagrams.drawing import INK, MEMORY, SOFT, Drawing, Tower, new_drawing
+from dragoman.visualization.inspection.inspection import KIND_NAMES, AttentionKind
 
 # Letters of the lengths: queries, then keys and values.
 _LENGTHS = {"cross": ("T", "S"), "encoder_self": ("S", "S"), "decoder_self": ("T", "T")}
@@ -17,7 +14,7 @@ _WORDS = {"Q": "queries", "K": "keys", "V": "values"}
 _CELLS = 6
 
 
-def plot_attention(model: AnyArchitecture, kind: AttentionKind = "cross") -> "Figure":
+def plot_attention(model: AnyArchitecture, kind: AttentionKind = "cross") -> Figure:
     """Plot scaled dot-product attention step by step, with the shape of every tensor and the mask.
 
     Parameters
@@ -45,11 +42,10 @@ def plot_attention(model: AnyArchitecture, kind: AttentionKind = "cross") -> "Fi
     >>> plot_attention(ModelSettings(preset="base"), "decoder_self")
     """
     one = architecture_of(model)
-    check_choice("kind", kind, ATTENTION_KINDS)
+    check_choice("kind", kind, KIND_NAMES)
     queries, keys = _LENGTHS[kind]
     scores = one.shape("B", "H", queries, keys)
-    with drawing_style():
-        drawing = Drawing(7.0)
+    with new_drawing(7.0) as drawing:
         x, apart, values_x = 3.0, 0.75, 4.9
         inputs = {"Q": (x - apart, queries), "K": (x + apart, keys), "V": (values_x, keys)}
         for letter, (place, length) in inputs.items():
@@ -84,8 +80,6 @@ def _legend(one: Architecture, kind: AttentionKind) -> str:
 
 def _draw_mask(drawing: Drawing, right: float, y: float, kind: AttentionKind) -> None:
     """Draw a small mask to the left of a block, with an arrow to it: causal, or with two columns of padding."""
-    from matplotlib.patches import Rectangle
-
     size, left = 0.11, 0.75
     bottom = y - _CELLS * size / 2
     for row in range(_CELLS):
@@ -101,7 +95,7 @@ def _draw_mask(drawing: Drawing, right: float, y: float, kind: AttentionKind) ->
     drawing.label((left + _CELLS * size / 2, bottom + _CELLS * size + 0.17), meaning, "center")
 
 
-def plot_multi_head_attention(model: AnyArchitecture, kind: AttentionKind = "cross") -> "Figure":
+def plot_multi_head_attention(model: AnyArchitecture, kind: AttentionKind = "cross") -> Figure:
     """Plot multi-head attention: projections, the split into heads, attention in every head, and the output projection.
 
     Parameters
@@ -129,14 +123,13 @@ def plot_multi_head_attention(model: AnyArchitecture, kind: AttentionKind = "cro
     >>> plot_multi_head_attention(ModelSettings(preset="base"))
     """
     one = architecture_of(model)
-    check_choice("kind", kind, ATTENTION_KINDS)
+    check_choice("kind", kind, KIND_NAMES)
     queries, keys = _LENGTHS[kind]
     heads = one.settings.num_heads
     stack, name = ("decoder", "cross_attn") if kind == "cross" else (kind.removesuffix("_self"), "self_attn")
     part = f"{stack}.layers.0.{name}"
     projection = (one.count(f"{part}.in_weight") + one.count(f"{part}.in_bias")) // 3
-    with drawing_style():
-        drawing = Drawing(7.4)
+    with new_drawing(7.4) as drawing:
         towers = {letter: Tower(drawing, x, 0.4, 1.9) for letter, x in (("Q", 1.35), ("K", 3.7), ("V", 6.05))}
         if kind == "cross":
             _feed(drawing, [towers["Q"]], f"decoder states  {one.shape('B', queries, 'D')}", INK)
@@ -156,12 +149,8 @@ def plot_multi_head_attention(model: AnyArchitecture, kind: AttentionKind = "cro
         for tower in towers.values():
             drawing.arrow((tower.x, tower.top), (tower.x, attention.bottom))
         middle = Tower(drawing, 3.7, attention.top + 0.07 * (cards - 1), 2.4)
-        middle.block(
-            "Concatenate",
-            "data",
-            f"{heads} x {one.head_width} = {one.settings.d_model}",
-            one.shape("B", "H", queries, "K"),
-        )
+        sizes = f"{heads} x {one.head_width} = {one.settings.d_model}"
+        middle.block("Concatenate", "data", sizes, one.shape("B", "H", queries, "K"))
         middle.block("Linear $W^O$", "linear", f"output: {one.count(f'{part}.out'):,}", one.shape("B", queries, "D"))
         middle.finish(one.shape("B", queries, "D"))
         title = f"Multi-head attention with {one.count(part):,} parameters"

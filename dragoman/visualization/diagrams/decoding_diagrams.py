@@ -1,23 +1,27 @@
 """Diagrams of decoding: the next token of a translation, and the tree of a beam search."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
-import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
+from dragoman.bundle import Model
 from dragoman.errors import ConfigError
-from dragoman.visualization.arguments import OneTranslator, check_count, check_text, model_of
-from dragoman.visualization.diagrams.architecture import AnyArchitecture, Architecture, architecture_of
-from dragoman.visualization.diagrams.drawing import INK, SOFT, Block, Drawing, Tower
+from dragoman.inference.translator import Translator
+from dragoman.text.tokenization.control_ids import EOS_ID
+from dragoman.text.tokenization.tokenizer import Tokenizer
+from dragoman.visualization.arguments import check_count, check_text
+from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of, model_of
+from dragoman.visualization.diagrams.drawing import INK, SOFT, Block, Drawing, Tower, new_drawing
 from dragoman.visualization.diagrams.model_diagrams import add_output
-from dragoman.visualization.figures.figure import COLORS, drawing_style, readable_labels
-from dragoman.visualization.inspection.inspection import START
+from dragoman.visualization.figures.figure import COLORS, readable_labels
+from dragoman.visualization.inspection.inspection import START, BeamNode
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from dragoman.bundle import Model
-    from dragoman.visualization.inspection.inspection import BeamNode
+    from dragoman.visualization.inspection.inspector import ObservedTranslation
 
 _SHOWN = 7
 _NARROW, _WIDE = 4.4, 7.8
@@ -25,7 +29,7 @@ _PANEL, _BARS, _LONGEST_BAR, _STEP = 3.7, 5.4, 1.3, 0.25
 _LONGEST_NOTE = 90
 
 
-def plot_next_token(model: AnyArchitecture, text: str | None = None, position: int = 1) -> "Figure":
+def plot_next_token(model: AnyArchitecture, text: str | None = None, position: int = 1) -> Figure:
     """Plot how the decoder's states become a token: projection to the vocabulary, softmax, choice.
 
     Parameters
@@ -58,57 +62,50 @@ def plot_next_token(model: AnyArchitecture, text: str | None = None, position: i
     """
     one = architecture_of(model)
     position = check_count("position", position)
-    example = None if text is None else _distribution(model_of(model, "model"), check_text("text", text), position)
-    with drawing_style():
-        drawing = Drawing(_NARROW if example is None else _WIDE)
+    seen = None if text is None else _observe(model_of(model, "model"), check_text("text", text), position)
+    with new_drawing(_NARROW if seen is None else _WIDE) as drawing:
         tower = Tower(drawing, 1.75, 0.22, 2.3)
         drawing.label((tower.x, 0.12), f"states of the decoder  {one.shape('B', 'T', 'D')}", "center", 8.5, INK)
-        softmax = add_output(tower, one, is_last=example is None)
-        if example is not None:
+        softmax = add_output(tower, one, is_last=seen is None)
+        rows: dict[str, Sequence[str]] = {}
+        if seen is not None:
             drawing.arrow((softmax.right, softmax.y), (_PANEL, softmax.y))
             drawing.label(((softmax.right + _PANEL) / 2, softmax.y + 0.12), f"position {position}", "center")
-            _draw_bars(drawing, example, softmax.y)
-        _describe(drawing, one, example)
+            _draw_bars(drawing, seen, position, model_of(model).tokenizers.tgt, softmax.y)
+            rows = {"Source": seen.src.tokens, "Translation so far": (START, *seen.tgt.tokens[: position - 1])}
+        labels = readable_labels(token for tokens in rows.values() for token in tokens)
+        rest, notes = iter(labels.texts), []
+        for name, tokens in rows.items():
+            words = " ".join(islice(rest, len(tokens)))
+            notes.append(f"{name}: {words if len(words) <= _LONGEST_NOTE else '…' + words[-_LONGEST_NOTE:]}")
+        title = "From the states of the decoder to the next token"
+        drawing.title(title, "\n".join(notes) or one.shared_text(), fonts=labels.fonts)
         return drawing.finish()
 
 
-@dataclass(frozen=True, slots=True)
-class _Distribution:
-    """The most probable tokens of one position, and the token of the translation there."""
-
-    source: tuple[str, ...]
-    before: tuple[str, ...]
-    tokens: tuple[str, ...]
-    probabilities: tuple[float, ...]
-    chosen: int
-
-
-def _distribution(trained: "Model", text: str, position: int) -> _Distribution:
-    from dragoman.text.tokenization.control_ids import EOS_ID
+def _observe(trained: Model, text: str, position: int) -> "ObservedTranslation":
     from dragoman.visualization.inspection.inspector import observe_translation
 
     seen = observe_translation(trained, text)
-    ids = (*seen.tgt.ids, EOS_ID) if seen.finished else seen.tgt.ids
-    if position > len(ids):
-        raise ConfigError(f"`position` must be at most {len(ids)}, the tokens of this translation, but is {position}.")
-    chosen = ids[position - 1]
+    most = len(seen.tgt.ids) + seen.finished
+    if position > most:
+        raise ConfigError(f"`position` must be at most {most}, the tokens of this translation, but is {position}.")
+    return seen
+
+
+def _draw_bars(
+    drawing: Drawing, seen: "ObservedTranslation", position: int, tokenizer: Tokenizer, middle: float
+) -> None:
+    """Draw the most probable tokens of a position, and the chosen one, as bars in a panel at the right."""
+    chosen = (*seen.tgt.ids, EOS_ID)[position - 1]
     probabilities = seen.log_probs[position - 1].exp()
     best = probabilities.topk(min(_SHOWN, probabilities.numel())).indices.tolist()
     shown = best if chosen in best else [*best[:-1], chosen]
-    tokens = tuple(trained.tokenizers.tgt.tokens(shown))
-    before = seen.tgt.tokens[: position - 1]
-    return _Distribution(seen.src.tokens, before, tokens, tuple(probabilities[shown].tolist()), shown.index(chosen))
-
-
-def _draw_bars(drawing: Drawing, example: _Distribution, middle: float) -> None:
-    """Draw the probabilities as bars in a panel at the right, around a height."""
-    from matplotlib.patches import Rectangle
-
-    names = readable_labels(example.tokens)
-    high = max(middle + 0.6, 0.2 + _STEP * len(names.texts))
-    drawing.frame(_PANEL, _WIDE - 0.1, high - _STEP * len(names.texts) - 0.05, high + 0.05)
-    for row, (name, probability) in enumerate(zip(names.texts, example.probabilities, strict=True)):
-        y, is_chosen = high - (row + 0.5) * _STEP, row == example.chosen
+    names = readable_labels(tokenizer.tokens(shown))
+    high = max(middle + 0.6, 0.2 + _STEP * len(shown))
+    drawing.frame(_PANEL, _WIDE - 0.1, high - _STEP * len(shown) - 0.05, high + 0.05)
+    for row, (token_id, name) in enumerate(zip(shown, names.texts, strict=True)):
+        y, probability, is_chosen = high - (row + 0.5) * _STEP, float(probabilities[token_id]), token_id == chosen
         size = max(0.01, probability * _LONGEST_BAR), 0.17
         bar = Rectangle((_BARS, y - 0.085), *size, facecolor=COLORS[1] if is_chosen else "#a8a8a8")
         drawing.axes.add_patch(bar)
@@ -117,26 +114,13 @@ def _draw_bars(drawing: Drawing, example: _Distribution, middle: float) -> None:
         drawing.label((_BARS + 0.06 + size[0], y), text, color=INK if is_chosen else SOFT)
 
 
-def _describe(drawing: Drawing, one: Architecture, example: _Distribution | None) -> None:
-    """The title, and below it the texts of the example. Of a long text, the end is written."""
-    rows = {} if example is None else {"Source": example.source, "Translation so far": (START, *example.before)}
-    labels = readable_labels(token for tokens in rows.values() for token in tokens)
-    rest, lines = list(labels.texts), []
-    for name, tokens in rows.items():
-        text = " ".join(rest[: len(tokens)])
-        rest = rest[len(tokens) :]
-        lines.append(f"{name}: {text if len(text) <= _LONGEST_NOTE else '…' + text[-_LONGEST_NOTE:]}")
-    notes = "\n".join(lines) or one.shared_text()
-    drawing.title("From the states of the decoder to the next token", notes, fonts=labels.fonts)
-
-
 _MOST_STEPS, _MOST_BEAMS = 12, 10
 _COLUMN, _ROW, _SIZE = 1.25, 0.52, (0.98, 0.36)
 _KINDS = {"kept": "feed_forward", "open": "feed_forward", "ended": "softmax", "pruned": "data"}
 _BEST = COLORS[1]
 
 
-def plot_beam_tree(translator: "OneTranslator", text: str, beam_size: int | None = None) -> "Figure":
+def plot_beam_tree(translator: Translator | Model, text: str, beam_size: int | None = None) -> Figure:
     """Translate a text, and plot the tree of its beam search.
 
     A column shows the tokens that one step considered, twice as many as the beam size, the most probable on top. The
@@ -171,23 +155,17 @@ def plot_beam_tree(translator: "OneTranslator", text: str, beam_size: int | None
     check_text("text", text)
     own = min(_MOST_BEAMS, trained.config.inference.beam_size)
     size = own if beam_size is None else check_count("beam_size", beam_size, 1, _MOST_BEAMS)
-    return _draw_tree(_search(trained, text, size), size)
-
-
-def _search(trained: "Model", text: str, beam_size: int) -> "list[BeamNode]":
-    """The nodes of the first steps."""
     from dragoman.visualization.inspection.inspector import trace_text
 
-    nodes = trace_text(trained, text, replace(trained.config.inference, beam_size=beam_size))
-    return [node for node in nodes if node.position < _MOST_STEPS]
+    nodes = trace_text(trained, text, replace(trained.config.inference, beam_size=size))
+    return _draw_tree([node for node in nodes if node.position < _MOST_STEPS], size)
 
 
-def _draw_tree(nodes: "list[BeamNode]", beam_size: int) -> "Figure":
+def _draw_tree(nodes: Sequence[BeamNode], beam_size: int) -> Figure:
     ranks = _ranks(nodes)
     columns, high = 1 + nodes[-1].position, 0.1 + _ROW * max(ranks)
     labels = readable_labels(node.token for node in nodes)
-    with drawing_style():
-        drawing = Drawing(max(5.5, 0.5 + columns * _COLUMN))
+    with new_drawing(max(5.5, 0.5 + columns * _COLUMN)) as drawing:
         root = Block(0.25, high + _SIZE[1] / 2, 0.0, 0.0)
         blocks: list[Block] = []
         for node, rank, name in zip(nodes, ranks, labels.texts, strict=True):
@@ -207,11 +185,10 @@ def _draw_tree(nodes: "list[BeamNode]", beam_size: int) -> "Figure":
         return drawing.finish()
 
 
-def _ranks(nodes: "list[BeamNode]") -> list[int]:
+def _ranks(nodes: Sequence[BeamNode]) -> list[int]:
     """The rank of each node in its step, from 0 for the most probable."""
-    steps: dict[int, list[float]] = {}
-    for node in nodes:
-        steps.setdefault(node.position, []).append(-node.log_prob)
-    ranks = {position: np.argsort(np.argsort(costs, kind="stable")) for position, costs in steps.items()}
-    rest = {position: iter(found.tolist()) for position, found in ranks.items()}
-    return [next(rest[node.position]) for node in nodes]
+    ranks = [0] * len(nodes)
+    for _, step in groupby(range(len(nodes)), key=lambda place: nodes[place].position):
+        for rank, place in enumerate(sorted(step, key=lambda place: -nodes[place].log_prob)):
+            ranks[place] = rank
+    return ranks

@@ -4,14 +4,20 @@ A `Drawing` grows upwards, as information flows in the figures of the paper. A `
 arrows. Text that is too wide for its block gets a smaller font.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, PathPatch
+from matplotlib.path import Path
+from matplotlib.textpath import text_to_path
 
 from dragoman.visualization.figures.figure import OWN_FONT, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Point = tuple[float, float]
 
@@ -64,14 +70,21 @@ class Block:
         return self.x + self.width / 2
 
 
-class Drawing:
-    """A sheet of a fixed width. Use it inside `drawing_style`; `finish` cuts the sheet and returns the figure."""
+@contextmanager
+def new_drawing(width: float) -> Iterator["Drawing"]:
+    """A sheet of a fixed width in inches. Draw inside the block, which has the style of the figures."""
+    with new_figure(width, 1.0) as (figure, (axes,)):
+        figure.set_layout_engine("none")
+        axes.set_axis_off()
+        yield Drawing(figure, axes)
 
-    def __init__(self, width: float) -> None:
-        self.width, self._height, self._blocks = width, 0.0, 0
-        self.figure, (self.axes,) = new_figure(width, 1.0)
-        self.figure.set_layout_engine("none")
-        self.axes.set_axis_off()
+
+class Drawing:
+    """A sheet of a fixed width from `new_drawing`. `finish` cuts the sheet and returns the figure."""
+
+    def __init__(self, figure: Figure, axes: Axes) -> None:
+        self.figure, self.axes = figure, axes
+        self.width, self._height, self._blocks = figure.get_figwidth(), 0.0, 0
 
     def block(
         self, foot: Point, text: str, kind: str, note: str = "", size: Point = (2.0, 0.0), cards: int = 1
@@ -91,9 +104,8 @@ class Drawing:
             self._rectangle((block.left + shift, block.bottom + shift), (width, block.height), BLOCK_COLORS[kind], 2)
         self.axes.patches[-1].set_gid(f"block-{self._blocks}")
         # All lines shrink alike, if one is too wide.
-        room = width - 2 * _ROOM
-        fitting = [fitting_points(line, points, room, is_formula="$" in line) for line, points, _ in block_lines]
-        shrink = min([size / points for size, (_, points, _) in zip(fitting, block_lines, strict=True)], default=1.0)
+        widest = max([_width_of(line, points) for line, points, _ in block_lines], default=0.0)
+        shrink = min(1.0, (width - 2 * _ROOM) / max(1e-6, widest))
         above = block.y + needed / 2
         for line, points, color in block_lines:
             drawn = self._text((x, above - points * _LINE / 2), line, points * shrink, color, "center")
@@ -137,29 +149,17 @@ class Drawing:
             drawn = self._text((0.05, y - 0.2 - index * NOTE_POINTS * _LINE), line, NOTE_POINTS, SOFT, "left")
             drawn.set_fontfamily(list(fonts))
 
-    def times(self, x: float, y: float, number: int, align: str) -> None:
-        """Write how often a frame is repeated, "6 x"."""
-        self._text((x, y), f"{number} x", 13.0, INK, align)
-
     def arrow(self, *points: Point, color: str = SOFT, head: bool = True) -> None:
         """Draw a line through the points, with an arrow head at its end."""
-        from matplotlib.patches import FancyArrowPatch
-        from matplotlib.path import Path
-
         style = "-|>,head_length=0.45,head_width=0.22" if head else "-"
         patch = FancyArrowPatch(
             path=Path(points), arrowstyle=style, mutation_scale=10, color=color, linewidth=1.1, zorder=1
         )
-        patch.set(joinstyle="round", capstyle="butt", gid="arrow")
-        if not head:
-            patch.set_fill(False)
+        patch.set(joinstyle="round", capstyle="butt", gid="arrow", fill=head)
         self.axes.add_patch(patch)
 
     def curve(self, start: Point, end: Point, color: str, width: float) -> None:
         """Draw a curve that leaves `start` and reaches `end` horizontally."""
-        from matplotlib.patches import PathPatch
-        from matplotlib.path import Path
-
         middle = (start[0] + end[0]) / 2
         codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
         path = Path([start, (middle, start[1]), (middle, end[1]), end], codes)
@@ -167,8 +167,6 @@ class Drawing:
 
     def plus(self, x: float, y: float) -> Block:
         """Draw a circle with a plus, the sum of its inputs, whose lower edge is at `y`."""
-        from matplotlib.patches import Circle
-
         block = Block(x, y + 0.1, 0.2, 0.2)
         self.axes.add_patch(Circle((x, block.y), 0.1, facecolor="white", edgecolor=INK, linewidth=1.0, zorder=2))
         for xs, ys in (((-0.055, 0.055), (0, 0)), ((0, 0), (-0.055, 0.055))):
@@ -176,22 +174,18 @@ class Drawing:
         self._grow(block.top)
         return block
 
-    def wave(self, x: float, y: float) -> Block:
+    def wave(self, x: float, y: float) -> None:
         """Draw a circle with a sine wave, the sign of positional encodings, around (x, y)."""
-        import numpy as np
-        from matplotlib.patches import Circle
-
         self.axes.add_patch(Circle((x, y), 0.15, facecolor="white", edgecolor=INK, linewidth=1.0, zorder=2))
         across = np.linspace(-0.1, 0.1, 40)
         self.axes.plot(x + across, y + 0.07 * np.sin(across * np.pi / 0.1), color=INK, linewidth=1.0, zorder=3)
-        return Block(x, y, 0.3, 0.3)
 
     def frame(self, left: float, right: float, bottom: float, top: float) -> None:
         """Draw the grey ground of a layer behind its blocks."""
         self._rectangle((left, bottom), (right - left, top - bottom), BLOCK_COLORS["layer"], 0)
         self._grow(top)
 
-    def finish(self) -> "Figure":
+    def finish(self) -> Figure:
         """Cut the sheet at the highest thing drawn, and return the figure."""
         height = self._height + 0.1
         self.figure.set_size_inches(self.width, height)
@@ -201,8 +195,6 @@ class Drawing:
 
     def _rectangle(self, corner: Point, size: Point, colors: tuple[str, str], level: int) -> None:
         """Draw a rectangle with round corners. What has a higher `level` is drawn above it."""
-        from matplotlib.patches import FancyBboxPatch
-
         inner = (corner[0] + _ROUND, corner[1] + _ROUND), size[0] - 2 * _ROUND, size[1] - 2 * _ROUND
         patch = FancyBboxPatch(*inner, f"round,pad={_ROUND}", facecolor=colors[0], edgecolor=colors[1], zorder=level)
         self.axes.add_patch(patch)
@@ -286,11 +278,8 @@ class Tower:
         self.top = block.top
 
 
-def fitting_points(text: str, points: float, width: float, *, is_formula: bool = False) -> float:
-    """The largest size of a line of text, up to `points`, that is at most `width` inches wide in the diagrams' font."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
+def _width_of(text: str, points: float) -> float:
+    """The width of a line of text, or of a formula, in inches in the diagrams' font."""
     font = FontProperties(family=OWN_FONT, size=points)
-    found, _, _ = text_to_path.get_text_width_height_descent(text, font, is_formula)
-    return min(points, points * width / max(1e-6, found / 72))
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, "$" in text)
+    return width / 72

@@ -1,15 +1,13 @@
 """Diagrams of the whole model, of its stacks, and of one layer with its sublayers."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from matplotlib.figure import Figure
 
 from dragoman.visualization.arguments import check_choice
 from dragoman.visualization.diagrams.architecture import AnyArchitecture, Architecture, architecture_of
-from dragoman.visualization.diagrams.drawing import INK, MEMORY, Block, Drawing, Point, Tower
-from dragoman.visualization.figures.figure import drawing_style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dragoman.visualization.diagrams.drawing import INK, MEMORY, Block, Drawing, Point, Tower, new_drawing
 
 _WIDTH, _ENCODER_X, _DECODER_X = 8.2, 2.4, 5.8
 _MEMORY_X = (_ENCODER_X + _DECODER_X) / 2
@@ -18,7 +16,7 @@ _MOST_LAYERS = 8
 
 def plot_transformer(
     model: AnyArchitecture, src_vocab_size: int | None = None, tgt_vocab_size: int | None = None
-) -> "Figure":
+) -> Figure:
     """Plot the architecture of a model as figure 1 of the paper, with its shapes and numbers of parameters.
 
     Layer norm is drawn before or after the sublayers, as the model has it. A number in a block of a layer is the number
@@ -49,8 +47,7 @@ def plot_transformer(
     >>> plot_transformer(Transformer.build(8000, 8000, preset="tiny"))
     """
     one = architecture_of(model, src_vocab_size, tgt_vocab_size)
-    with drawing_style():
-        drawing = Drawing(_WIDTH)
+    with new_drawing(_WIDTH) as drawing:
         encoder = LayerTower(_embedded(drawing, one, "src"), one, "encoder")
         encoder.add_layer()
         encoder.close()
@@ -72,12 +69,12 @@ def _embedded(drawing: Drawing, one: Architecture, side: str) -> Tower:
     own = one.counts.get(f"{side}_embedding.weight")
     note = f"{size} x {one.settings.d_model}: " + ("shared" if own is None else f"{own:,}")
     tower.block(f"{'Source' if is_source else 'Target'} embedding", "embedding", note)
-    added = tower.plus()
-    wave = drawing.wave(x + outwards * 1.0, added.y)
-    drawing.arrow((wave.x - outwards * 0.15, wave.y), (x + outwards * 0.1, wave.y))
+    y, beside = tower.plus().y, x + outwards
+    drawing.wave(beside, y)
+    drawing.arrow((beside - outwards * 0.15, y), (x + outwards * 0.1, y))
     learned = one.counts.get(f"{side}_embedding.positions")
     kind = f"{one.settings.positions}\npositions" + ("" if learned is None else f": {learned:,}")
-    drawing.label((wave.x + outwards * 0.2, wave.y), kind, "right" if is_source else "left")
+    drawing.label((beside + outwards * 0.2, y), kind, "right" if is_source else "left")
     tower.rise(0.26, one.shape("B", length, "D"))
     return tower
 
@@ -103,9 +100,7 @@ def _describe(drawing: Drawing, one: Architecture, left_top: float) -> None:
     drawing.title(f"Transformer with {one.total:,} parameters", "\n".join(notes), left_top)
 
 
-def plot_stacks(
-    model: AnyArchitecture, src_vocab_size: int | None = None, tgt_vocab_size: int | None = None
-) -> "Figure":
+def plot_stacks(model: AnyArchitecture, src_vocab_size: int | None = None, tgt_vocab_size: int | None = None) -> Figure:
     """Plot encoder and decoder as stacks of layers, with the memory that goes from the encoder to every decoder layer.
 
     Parameters
@@ -134,8 +129,7 @@ def plot_stacks(
     """
     one = architecture_of(model, src_vocab_size, tgt_vocab_size)
     settings = one.settings
-    with drawing_style():
-        drawing = Drawing(_WIDTH)
+    with new_drawing(_WIDTH) as drawing:
         encoder, decoder = (_embedded(drawing, one, side) for side in ("src", "tgt"))
         _stack(encoder, one, "encoder", settings.num_encoder_layers)
         layers = _stack(decoder, one, "decoder", settings.num_decoder_layers)
@@ -209,7 +203,8 @@ class LayerTower:
         edge = self.side * (half + 2 * BESIDE + 0.1)
         if not self.detailed:
             align = "right" if edge < 0 else "left"
-            tower.drawing.times(tower.x + edge, (bottom + tower.top) / 2, self.num_layers, align)
+            place = tower.x + edge, (bottom + tower.top) / 2
+            tower.drawing.label(place, f"{self.num_layers} x", align, 13.0, INK)
 
     def close(self) -> None:
         """Add the layer norm above the last layer, if the model has one."""
@@ -224,22 +219,17 @@ class LayerTower:
     def _sublayer(self, name: str, draw: Callable[[], None]) -> None:
         """Draw a sublayer between norm and residual connection, in the model's order."""
         tower, norm = self.tower, f"{self.one.count(f'{self.stack}.layers.0.{name}_residual.norm'):,}"
-        start = tower.top + 0.1
-        if self.one.settings.norm_first:
+        start, norm_first = tower.top + 0.1, self.one.settings.norm_first
+        if norm_first:
             tower.block(f"Layer norm: {norm}", "norm", gap=0.26)
-            draw()
-            self._dropout()
-            end = tower.plus()
-        elif self.detailed:
-            tower.rise(0.1)
-            draw()
-            self._dropout()
-            end = tower.plus()
-            tower.block(f"Layer norm: {norm}", "norm")
         else:
             tower.rise(0.1)
-            draw()
-            end = tower.block(f"Add & norm: {norm}", "norm", gap=0.2)
+        draw()
+        if self.detailed:
+            tower.block(f"Dropout {self.one.settings.dropout:g}", "data", shape=self.shape())
+        end = tower.plus() if norm_first or self.detailed else tower.block(f"Add & norm: {norm}", "norm", gap=0.2)
+        if self.detailed and not norm_first:
+            tower.block(f"Layer norm: {norm}", "norm")
         tower.pass_by(start, end, self.side)
 
     def _attention(self, kind: str, memory: Sequence[Point] = ()) -> None:
@@ -263,10 +253,6 @@ class LayerTower:
         tower.block(activation + dropout, "feed_forward", shape=self.shape("F"))
         tower.block(f"Linear: {self.one.count(f'{name}.outer'):,}", "feed_forward", shape=self.shape("F"))
 
-    def _dropout(self) -> None:
-        if self.detailed:
-            self.tower.block(f"Dropout {self.one.settings.dropout:g}", "data", shape=self.shape())
-
 
 def add_output(tower: Tower, one: Architecture, *, is_last: bool = True) -> Block:
     """Add the projection to the vocabulary and the softmax, which is returned. `is_last` names what comes out."""
@@ -282,7 +268,7 @@ def add_output(tower: Tower, one: Architecture, *, is_last: bool = True) -> Bloc
     return softmax
 
 
-def plot_layer(model: AnyArchitecture, stack: Literal["encoder", "decoder"] = "encoder") -> "Figure":
+def plot_layer(model: AnyArchitecture, stack: Literal["encoder", "decoder"] = "encoder") -> Figure:
     """Plot one layer: its sublayers, residual connections, dropout and layer norm, in the order that the model has.
 
     Parameters
@@ -311,8 +297,7 @@ def plot_layer(model: AnyArchitecture, stack: Literal["encoder", "decoder"] = "e
     """
     one = architecture_of(model)
     check_choice("stack", stack, ("encoder", "decoder"))
-    with drawing_style():
-        drawing = Drawing(5.6)
+    with new_drawing(5.6) as drawing:
         tower = Tower(drawing, 2.9, 0.22, 2.2)
         layer = LayerTower(tower, one, stack, detailed=True)
         drawing.label((tower.x, 0.12), f"from the layer below  {layer.shape()}", "center", 8.5, INK)

@@ -2,55 +2,39 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
+from dragoman.bundle import Model
 from dragoman.display import shape_text
 from dragoman.errors import ConfigError
+from dragoman.inference.translator import Translator
 from dragoman.model.masks import causal_mask, padding_mask
-from dragoman.visualization.arguments import (
-    OneTranslator,
-    check_choice,
-    check_count,
-    check_text,
-    check_tokens,
-    model_of,
-    wrong_type,
-)
-from dragoman.visualization.figures.figure import (
-    SEQUENTIAL,
-    Labels,
-    drawing_style,
-    label_axis,
-    new_figure,
-    readable_labels,
-)
-from dragoman.visualization.inspection.inspection import (
-    ATTENTION_KINDS,
-    KIND_NAMES,
-    AttentionKind,
-    Inspection,
-    PackedAttention,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
-    from torch import Tensor
-
-    from dragoman.bundle import Model
+from dragoman.visualization.arguments import check_choice, check_count, check_text, check_tokens, wrong_type
+from dragoman.visualization.diagrams.architecture import model_of
+from dragoman.visualization.figures.figure import SEQUENTIAL, Labels, label_axis, new_figure, readable_labels
+from dragoman.visualization.inspection.attributions import collect_weights, decode_weights
+from dragoman.visualization.inspection.inspection import KIND_NAMES, AttentionKind, Inspection, PackedAttention
+from dragoman.visualization.inspection.inspector import observe_translation
 
 _MOST_ACROSS = 4
 _WIDEST_INCHES = 20.0
 
 
 def plot_heads(
-    translator: "OneTranslator | Inspection", text: str = "", layer: int | None = None, kind: AttentionKind = "cross"
-) -> "Figure":
+    translator: Translator | Model | Inspection,
+    text: str = "",
+    layer: int | None = None,
+    kind: AttentionKind = "cross",
+) -> Figure:
     """Translate a text, and plot the attention weights of all heads of one layer.
 
     Rows are queries, columns are keys, and one colour scale shows weights from 0 to 1.
@@ -81,35 +65,24 @@ def plot_heads(
     --------
     >>> plot_heads(translator, "Where is the station?", layer=2)
     """
-    check_choice("kind", kind, ATTENTION_KINDS)
-    if layer is not None:
-        check_count("layer", layer)
+    check_choice("kind", kind, KIND_NAMES)
     if isinstance(translator, Inspection):
-        one = translator.of_kind(kind)
+        weights = translator.weights
     else:
-        one = _weights_of(model_of(translator), check_text("text", text), kind)
+        seen = observe_translation(model_of(translator), check_text("text", text))
+        weights = collect_weights(seen.attention, seen.src.tokens, seen.tgt.tokens)
+    one = next(each for each in weights if each.kind == kind)
     number = one.num_layers if layer is None else check_count("layer", layer, 1, one.num_layers)
     return _draw_heads(one, number)
 
 
-def _weights_of(trained: "Model", text: str, kind: AttentionKind) -> PackedAttention:
-    from dragoman.visualization.inspection.attributions import collect_weights
-    from dragoman.visualization.inspection.inspector import observe_translation
-
-    seen = observe_translation(trained, text)
-    return next(one for one in collect_weights(seen.attention, seen.src.tokens, seen.tgt.tokens) if one.kind == kind)
-
-
-def _draw_heads(one: PackedAttention, number: int) -> "Figure":
-    from dragoman.visualization.inspection.attributions import decode_weights
-
+def _draw_heads(one: PackedAttention, number: int) -> Figure:
     weights = decode_weights(one)[number - 1]
     rows, columns = readable_labels(one.queries), readable_labels(one.keys)
     inches = side_inches(len(one.keys), 2.4, 14.0), side_inches(len(one.queries), 2.4, 10.0)
     across = min(_MOST_ACROSS, len(weights), int(_WIDEST_INCHES / inches[0]))
     down = math.ceil(len(weights) / across)
-    with drawing_style():
-        figure, axes = new_figure(across * inches[0] + 0.6, down * inches[1] + 0.4, down, across)
+    with new_figure(across * inches[0] + 0.6, down * inches[1] + 0.4, down, across) as (figure, axes):
         for head, place in enumerate(axes):
             if head >= len(weights):
                 place.set_axis_off()
@@ -128,7 +101,7 @@ def _draw_heads(one: PackedAttention, number: int) -> "Figure":
 
 def plot_untrained_and_trained(
     untrained: ArrayLike, trained: ArrayLike, queries: Sequence[str], keys: Sequence[str]
-) -> "Figure":
+) -> Figure:
     """Plot the weights of one attention head before and after training, with one colour scale.
 
     Parameters
@@ -153,8 +126,7 @@ def plot_untrained_and_trained(
     both = [_check_weights(name, each, shape) for name, each in (("untrained", untrained), ("trained", trained))]
     rows, columns = readable_labels(queries), readable_labels(keys)
     side = min(4.6, 1.2 + 0.28 * max(len(queries), len(keys)))
-    with drawing_style():
-        figure, axes = new_figure(2 * side + 0.8, side, columns=2)
+    with new_figure(2 * side + 0.8, side, columns=2) as (figure, axes):
         for place, weights, title in zip(axes, both, ("Untrained", "Trained"), strict=True):
             image = draw_weights(place, weights, (rows, columns), title, (side, side))
         axes[0].set_ylabel("query")
@@ -190,8 +162,8 @@ def side_inches(count: int, least: float, most: float) -> float:
 
 
 def draw_weights(
-    axes: "Axes", weights: NDArray[Any], labels: tuple[Labels, Labels], title: str, inches: tuple[float, float]
-) -> "AxesImage":
+    axes: Axes, weights: NDArray[Any], labels: tuple[Labels, Labels], title: str, inches: tuple[float, float]
+) -> AxesImage:
     """Draw weights from 0 to 1, of shape (queries, keys), with the labels of both.
 
     `inches` are the available width and height. If a side has no space for all labels, only every second or third label
@@ -199,10 +171,10 @@ def draw_weights(
     """
     image = axes.imshow(weights, cmap=SEQUENTIAL, vmin=0, vmax=1)
     width, height = inches
-    for side, names, room, rotation in (("y", labels[0], height, 0.0), ("x", labels[1], width, 90.0)):
+    for axis, names, room, rotation in ((axes.yaxis, labels[0], height, 0.0), (axes.xaxis, labels[1], width, 90.0)):
         points = 72 * max(0.5, room - _ROOM_FOR_LABELS) / max(1, len(names.texts))
         size = min(LARGEST_LABEL, max(SMALLEST_LABEL, 0.8 * points))
-        label_axis(axes, side, names, size, rotation, every=max(1, math.ceil(1.2 * size / points)))
+        label_axis(axis, names, size, rotation, every=max(1, math.ceil(1.2 * size / points)))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title)
@@ -212,7 +184,7 @@ def draw_weights(
 _HIDDEN, _SEEN, _PADDING = "#f4f4f4", "#2b7bba", "#fdd9b5"
 
 
-def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length: int, tgt_length: int) -> "Figure":
+def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length: int, tgt_length: int) -> Figure:
     """Plot three masks of a padded sentence pair: source padding, target causal, and both combined for the target.
 
     Rows are queries, columns are keys. The decoder uses the causal mask alone: padding comes last, so the causal mask
@@ -244,8 +216,7 @@ def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length:
     source = padding_mask(torch.tensor([src_length]), src)[0, 0].expand(src, src)
     causal = causal_mask(tgt, torch.device("cpu"))
     combined = causal & padding_mask(torch.tensor([tgt_length]), tgt)[0, 0]
-    with drawing_style():
-        figure, axes = new_figure(9.6, 3.7, columns=3)
+    with new_figure(9.6, 3.7, columns=3) as (figure, axes):
         _draw(axes[0], source, src_tokens, src_length, "Source: padding mask")
         _draw(axes[1], causal, tgt_tokens, tgt, "Target: causal mask")
         _draw(axes[2], combined, tgt_tokens, tgt_length, "Target: both masks")
@@ -255,9 +226,7 @@ def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length:
     return figure
 
 
-def _draw(axes: "Axes", mask: "Tensor", tokens: Sequence[str], length: int, title: str) -> None:
-    from matplotlib.colors import ListedColormap
-
+def _draw(axes: Axes, mask: Tensor, tokens: Sequence[str], length: int, title: str) -> None:
     # 0 masked, 1 may attend, 2 the row of a padding position, whose result is never used.
     kinds = mask.int()
     kinds[length:] = 2
@@ -269,6 +238,6 @@ def _draw(axes: "Axes", mask: "Tensor", tokens: Sequence[str], length: int, titl
     axes.spines[:].set_visible(False)
     labels = readable_labels(tokens)
     size = max(4.0, min(8.0, 90 / len(tokens)))
-    label_axis(axes, "x", labels, size, rotation=90)
-    label_axis(axes, "y", labels, size)
+    label_axis(axes.xaxis, labels, size, rotation=90)
+    label_axis(axes.yaxis, labels, size)
     axes.set_title(title)

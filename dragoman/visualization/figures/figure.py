@@ -1,7 +1,7 @@
 """Shared code of all figures: style, colours, labels, new figures, and writing figures to files.
 
-matplotlib is imported when a figure is drawn, not before. Figures are created with `matplotlib.figure.Figure` instead
-of pyplot, so no window opens and no global registry keeps a figure alive.
+Figures are created with `matplotlib.figure.Figure` instead of pyplot, so no window opens and no global registry keeps a
+figure alive.
 
 Labels may have words of any script. A character that is missing in the figure's font is looked up in all installed
 fonts. If no font has it, the word is spelled in Latin letters from the Unicode names of its characters (`は` is
@@ -17,27 +17,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontEntry, FontProperties, findfont, findSystemFonts, fontManager
+from matplotlib.ft2font import FT2Font
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
+from PIL import Image
 
-from dragoman.config.fields import did_you_mean
 from dragoman.display import ipython_shell
-from dragoman.errors import ConfigError, MissingExtraError
-from dragoman.files import check_target, write_file
+from dragoman.files import write_file
 from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
-from dragoman.visualization.arguments import wrong_type
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from dragoman.visualization.arguments import check_figure_path, path_of, wrong_type
 
 _SHARPNESS = 2
 """Pixels of a PNG per pixel of a screen without high resolution."""
-_FORMATS = ("png", "svg", "pdf")
 # Distinguishable with every kind of colour vision (Okabe and Ito 2008), without the bright yellow.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a51a3", "#7f7f7f")
 SEQUENTIAL, DIVERGING = "Blues", "PuOr"
@@ -57,9 +56,7 @@ _STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.6,
     "figure.dpi": 110,
-    "svg.fonttype": "path",
     "svg.hashsalt": "dragoman",
-    "text.usetex": False,
 }
 
 
@@ -69,51 +66,45 @@ def drawing_style(changes: Mapping[str, Any] = {}) -> Iterator[None]:
 
     The caller's matplotlib settings have no effect inside the block and are restored after it.
     """
-    import matplotlib
-
     # Naming the backend, even the one in use, would import pyplot.
     style: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
     with matplotlib.rc_context(style | _STYLE | dict(changes)):
         yield
 
 
-def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple["Figure", list["Axes"]]:
+class NotebookFigure(Figure):
+    """matplotlib's figure, which a notebook shows without ``%matplotlib inline``."""
+
+    # PNG and not SVG, which notebooks that are opened without being trusted do not show.
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        data = png_of(self)
+        width, height = (round(int.from_bytes(data[at : at + 4]) / _SHARPNESS) for at in (16, 20))
+        return data, {"width": width, "height": height}
+
+
+@contextmanager
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, style: Mapping[str, Any] = {}
+) -> Iterator[tuple[Figure, list[Axes]]]:
     """A figure of this size in inches and its axes row by row, with a layout in which no labels overlap.
 
-    Call this function and draw inside `drawing_style`.
+    Draw inside the block, which has the style of the figures, with the changes `style`.
     """
-    figure = _figure_class()(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    return figure, list(axes.flat)
-
-
-@lru_cache(maxsize=1)
-def _figure_class() -> type["Figure"]:
-    """matplotlib's figure, which a notebook shows without ``%matplotlib inline``."""
-    from matplotlib.figure import Figure
-
-    class NotebookFigure(Figure):
-        # PNG and not SVG, which notebooks that are opened without being trusted do not show.
-        def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-            data = png_of(self)
-            width, height = (round(int.from_bytes(data[at : at + 4]) / _SHARPNESS) for at in (16, 20))
-            return data, {"width": width, "height": height}
-
     if shell := ipython_shell():  # else `%matplotlib inline` would draw the figure with half the resolution
         shell.display_formatter.formatters["image/png"].for_type(NotebookFigure, NotebookFigure._repr_png_)
-    return NotebookFigure
+    with drawing_style(style):
+        figure = NotebookFigure(figsize=(width, height), layout="constrained")
+        yield figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def count_steps(axes: "Axes") -> None:
+def count_steps(axes: Axes) -> None:
     """Label the horizontal axis with integers, with commas between thousands."""
-    from matplotlib.ticker import MaxNLocator
-
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
 
 
 def draw_histogram(
-    axes: "Axes", edges: ArrayLike, counts: ArrayLike, middle: float, color: str, ink: str = "#222222"
+    axes: Axes, edges: ArrayLike, counts: ArrayLike, middle: float, color: str, ink: str = "#222222"
 ) -> None:
     """Draw a bar for each count between two edges, and a dotted line of colour `ink` at the mean or median."""
     places = np.asarray(edges)
@@ -122,7 +113,7 @@ def draw_histogram(
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Write a figure to a .png, .svg or .pdf file.
 
     Parameters
@@ -140,53 +131,27 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
     ResourceError
         If the disk is full.
     """
-    from matplotlib.figure import Figure
-
     if not isinstance(figure, Figure):
         raise wrong_type("figure", "a matplotlib figure", figure, "A `plot_` function returns one.")
-    if not isinstance(path, str | os.PathLike):
-        raise wrong_type("path", "the name of a file", path)
-    path = Path(path)
+    path = path_of("path", path)
     check_figure_path(path)
     write_file(path, _encode_figure(figure, path.suffix[1:].lower()))
 
 
-def check_figure_path(path: Path, name: str = "path") -> None:
-    """Raise if `save_figure` could not write to `path`, before time goes into the figure.
-
-    `name` is the flag or parameter that holds the path. Raises ConfigError about the path, and MissingExtraError
-    without matplotlib.
-    """
-    check_target(path, name, "figure.png")
-    ending = path.suffix[1:].lower()
-    if ending not in _FORMATS:
-        hint = did_you_mean(ending, _FORMATS) or f" Use a name that ends in .{', .'.join(_FORMATS)}."
-        raise ConfigError(f"`{path}` does not have the extension of a figure.{hint}")
-    if not has_matplotlib():
-        raise MissingExtraError(f"`{name}`", "matplotlib")
-
-
-def has_matplotlib() -> bool:
-    """Whether matplotlib is installed, without importing it."""
-    return find_spec("matplotlib") is not None
-
-
-def svg_of(figure: "Figure") -> str:
+def svg_of(figure: Figure) -> str:
     """The figure as an SVG document. Equal figures give equal documents."""
     return _encode_figure(figure, "svg").decode()
 
 
-def png_of(figure: "Figure") -> bytes:
+def png_of(figure: Figure) -> bytes:
     """The figure as the bytes of a PNG file with 256 colours, which has a third of the bytes with all colours."""
-    from PIL import Image
-
     image = Image.open(io.BytesIO(_encode_figure(figure, "png"))).convert("RGB")
     buffer = io.BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
     return buffer.getvalue()
 
 
-def _encode_figure(figure: "Figure", ending: str) -> bytes:
+def _encode_figure(figure: Figure, ending: str) -> bytes:
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[ending]
     buffer = io.BytesIO()
     with drawing_style():
@@ -219,7 +184,7 @@ def readable_labels(words: Iterable[str]) -> Labels:
     """
     shown = [_clean_word(word) for word in words]
     needed = {character for word in shown for character in word}
-    fonts, missing = [OWN_FONT], needed - _characters_of(_font_path(OWN_FONT))
+    fonts, missing = [OWN_FONT], needed - _characters_of(findfont(FontProperties(family=OWN_FONT)))
     for known in (_registered_fonts, _all_fonts) if missing else ():
         for name, path in known():
             if found := missing & _characters_of(path):
@@ -229,11 +194,10 @@ def readable_labels(words: Iterable[str]) -> Labels:
     return Labels(texts, tuple(fonts), _note(missing))
 
 
-def label_axis(axes: object, side: str, labels: Labels, fontsize: float, rotation: float = 0.0, every: int = 1) -> None:
-    """Put every label, or one in `every`, on `side` ("x" or "y") of the axes. `$` does not start a formula."""
-    ticks = getattr(axes, f"set_{side}ticks")
-    ticks(range(0, len(labels.texts), every), labels.texts[::every], fontsize=fontsize, rotation=rotation)
-    for text in getattr(axes, f"get_{side}ticklabels")():
+def label_axis(axis: Axis, labels: Labels, fontsize: float, rotation: float = 0.0, every: int = 1) -> None:
+    """Put every label, or one in `every`, on an axis. `$` does not start a formula."""
+    axis.set_ticks(range(0, len(labels.texts), every), labels.texts[::every], fontsize=fontsize, rotation=rotation)
+    for text in axis.get_ticklabels():
         text.set_parse_math(False)
         text.set_fontfamily(list(labels.fonts))
 
@@ -279,23 +243,17 @@ def _note(missing: Iterable[str]) -> str:
 
 def _registered_fonts() -> Sequence[tuple[str, str]]:
     """Family and file of every font that matplotlib knows, sorted by name: the upright, normal font of each family."""
-    from matplotlib.font_manager import FontEntry, fontManager
 
     def plainness(entry: FontEntry) -> tuple[bool, bool, str]:
         return entry.style != "normal", str(entry.weight) not in ("400", "normal"), entry.fname
 
-    found: dict[str, str] = {}
-    for entry in sorted(fontManager.ttflist, key=plainness):
-        if _NO_FONT not in entry.name:
-            found.setdefault(entry.name, entry.fname)
-    return sorted(found.items())
+    plainest_last = sorted(fontManager.ttflist, key=plainness, reverse=True)
+    return sorted({entry.name: entry.fname for entry in plainest_last if _NO_FONT not in entry.name}.items())
 
 
 @lru_cache(maxsize=1)
 def _all_fonts() -> Sequence[tuple[str, str]]:
     """All fonts, including fonts installed after matplotlib cached its list."""
-    from matplotlib.font_manager import findSystemFonts, fontManager
-
     known = {entry.fname for entry in fontManager.ttflist}
     for path in findSystemFonts():
         if path not in known:
@@ -304,17 +262,9 @@ def _all_fonts() -> Sequence[tuple[str, str]]:
     return _registered_fonts()
 
 
-def _font_path(name: str) -> str:
-    from matplotlib.font_manager import FontProperties, findfont
-
-    return str(findfont(FontProperties(family=name)))
-
-
 @lru_cache(maxsize=256)
 def _characters_of(path: str) -> frozenset[str]:
     """Every character of a font file. Empty if the file cannot be read."""
-    from matplotlib.ft2font import FT2Font
-
     try:
         return frozenset(map(chr, FT2Font(path).get_charmap()))
     except (RuntimeError, OSError, ValueError):

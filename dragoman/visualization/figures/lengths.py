@@ -2,20 +2,17 @@
 
 import os
 from array import array
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.text.corpus.opening import open_aligned, open_corpus
-from dragoman.visualization.arguments import check_choice, wrong_type
-from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, drawing_style, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from dragoman.visualization.arguments import check_choice, path_of
+from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, new_figure
 
 _UNITS = ("words", "characters")
 _MOST_BARS = 40
@@ -25,7 +22,7 @@ def plot_lengths(
     src: str | os.PathLike[str],
     tgt: str | os.PathLike[str] | None = None,
     unit: Literal["words", "characters"] = "words",
-) -> "Figure":
+) -> Figure:
     """Plot how long the sentences of a corpus are, and how much longer or shorter the targets are than the sources.
 
     The last bar of a histogram of lengths counts all longer sentences. Pairs with an empty side have no ratio.
@@ -52,15 +49,12 @@ def plot_lengths(
     --------
     >>> plot_lengths("corpus.en", "corpus.de")
     """
-    for name, path in (("src", src), ("tgt", "" if tgt is None else tgt)):
-        if not isinstance(path, str | os.PathLike):
-            raise wrong_type(name, "the name of a file", path)
+    path = path_of("src", src)
     check_choice("unit", unit, _UNITS)
-    corpus = open_corpus(Path(src)) if tgt is None else open_aligned(Path(src), Path(tgt))
+    corpus = open_corpus(path) if tgt is None else open_aligned(path, path_of("tgt", tgt))
     lengths = _count(corpus, unit)
     names = corpus.src_lang or "source", corpus.tgt_lang or "target"
-    with drawing_style():
-        figure, axes = new_figure(9.6, 2.8, columns=3)
+    with new_figure(9.6, 2.8, columns=3) as (figure, axes):
         for place, counts, name, color in zip(axes, lengths, names, COLORS, strict=False):
             _draw_lengths(place, counts, f"{name}: {unit} per sentence", color)
         axes[0].set_ylabel("pairs")
@@ -77,7 +71,7 @@ def _count(corpus: Corpus, unit: str) -> tuple[NDArray[np.int64], NDArray[np.int
     return np.array(sides[0]), np.array(sides[1])
 
 
-def _draw_lengths(axes: "Axes", lengths: NDArray[np.int64], title: str, color: str) -> None:
+def _draw_lengths(axes: Axes, lengths: NDArray[np.int64], title: str, color: str) -> None:
     most = max(1, int(np.quantile(lengths, 0.995)))
     width = -(-most // _MOST_BARS)
     edges = np.arange(0, most + 2 * width, width) - 0.5
@@ -88,7 +82,7 @@ def _draw_lengths(axes: "Axes", lengths: NDArray[np.int64], title: str, color: s
     count_steps(axes)
 
 
-def _draw_ratios(axes: "Axes", src: NDArray[np.int64], tgt: NDArray[np.int64], name: str) -> None:
+def _draw_ratios(axes: Axes, src: NDArray[np.int64], tgt: NDArray[np.int64], name: str) -> None:
     both = (src > 0) & (tgt > 0)
     axes.set_title(f"{name}: length ratio", parse_math=False, fontsize=9)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

@@ -1,35 +1,37 @@
 """Figures of a model: position encodings (section 3.5 of the paper), parameters by part, and a configuration."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.model.embedding import sinusoidal_positions
 from dragoman.model.shapes import ParameterRow, parameter_rows
-from dragoman.visualization.arguments import check_count, check_even, check_sequence, transformer_of
-from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of
-from dragoman.visualization.figures.figure import COLORS, DIVERGING, drawing_style, new_figure
+from dragoman.visualization.arguments import check_count, check_even, check_sequence
+from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of, transformer_of
+from dragoman.visualization.figures.figure import COLORS, DIVERGING, new_figure
 from dragoman.visualization.figures.training_figures import check_train_settings, draw_schedule
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 AnyParameters: TypeAlias = "AnyArchitecture | Sequence[ParameterRow]"
 
-# The first entry that matches a tensor's name gives the tensor's part and colour.
+# The first pattern that matches the start of a tensor's name gives the tensor's part and colour.
 _PARTS = (
-    ("norm", "layer norms", 7),
-    ("encoder.feed_forward", "encoder: feed-forward", 4),
-    ("decoder.feed_forward", "decoder: feed-forward", 5),
-    ("encoder.self_attn", "encoder: self-attention", 0),
-    ("decoder.self_attn", "decoder: self-attention", 1),
-    ("decoder.cross_attn", "decoder: cross-attention", 3),
-    ("projection.bias", "bias of the projection", 6),
-    ("projection", "projection", 6),
+    (r".*norm", "layer norms", 7),
+    (r"encoder\..*feed_forward", "encoder: feed-forward", 4),
+    (r"decoder\..*feed_forward", "decoder: feed-forward", 5),
+    (r"encoder\..*self_attn", "encoder: self-attention", 0),
+    (r"decoder\..*self_attn", "decoder: self-attention", 1),
+    (r"decoder\..*cross_attn", "decoder: cross-attention", 3),
+    (r"projection\.bias", "bias of the projection", 6),
+    (r"projection\.", "projection", 6),
 )
 _EMBEDDING_COLOR = 2
+# The first part of a name that an entry is in gives the role of an embedding. The projection may share its tensor.
+_ROLES = {"positions": "learned positions", "src_": "source embedding", "tgt_": "target embedding", "": "projection"}
 
 
 def parameter_shares(model: AnyParameters) -> dict[str, int]:
@@ -56,7 +58,7 @@ def parameter_shares(model: AnyParameters) -> dict[str, int]:
     return {part: shares[part] for part in sorted(shares, key=lambda part: part == "layer norms")}
 
 
-def plot_parameter_shares(model: AnyParameters) -> "Figure":
+def plot_parameter_shares(model: AnyParameters) -> Figure:
     """Plot the parameters of each part of a model as a bar, with its count and share.
 
     Parameters
@@ -74,8 +76,7 @@ def plot_parameter_shares(model: AnyParameters) -> "Figure":
         If `model` is something else or an ensemble.
     """
     rows = rows_of(model)
-    with drawing_style():
-        figure, (axes,) = new_figure(7.0, 3.2)
+    with new_figure(7.0, 3.2) as (figure, (axes,)):
         draw_parameter_shares(axes, rows)
     return figure
 
@@ -90,7 +91,7 @@ def rows_of(model: AnyParameters) -> Sequence[ParameterRow]:
     return transformer_of(model).parameter_table()
 
 
-def draw_parameter_shares(axes: "Axes", rows: Sequence[ParameterRow]) -> None:
+def draw_parameter_shares(axes: Axes, rows: Sequence[ParameterRow]) -> None:
     """Draw `plot_parameter_shares` on the axes of another figure."""
     shares = parameter_shares(rows)
     total = sum(shares.values())
@@ -108,29 +109,17 @@ def draw_parameter_shares(axes: "Axes", rows: Sequence[ParameterRow]) -> None:
 
 def _part_of(row: ParameterRow) -> str:
     if "embedding" in row.name:
-        roles = [_role_of(name) for name in (row.name, *row.shared_with)]
+        names = (row.name, *row.shared_with)
+        roles = [next(role for mark, role in _ROLES.items() if mark in name) for name in names]
         return " = ".join(dict.fromkeys(roles))
-    stack = row.name.split(".")[0]
-    for mark, part, _ in _PARTS:
-        if all(piece in row.name for piece in mark.split(".")) and (mark == "norm" or mark.split(".")[0] == stack):
-            return part
-    return "other"
-
-
-def _role_of(name: str) -> str:
-    if "positions" in name:
-        return "learned positions"
-    for mark, role in (("src_embedding", "source embedding"), ("tgt_embedding", "target embedding")):
-        if mark in name:
-            return role
-    return "projection"
+    return next((part for pattern, part, _ in _PARTS if re.match(pattern, row.name)), "other")
 
 
 def _color_of(part: str) -> str:
     return next((COLORS[color] for _, name, color in _PARTS if name == part), COLORS[_EMBEDDING_COLOR])
 
 
-def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
+def plot_encodings(length: int = 100, d_model: int = 128) -> Figure:
     """Plot the encodings as an image: one row per position, one column per dimension, values from -1 to 1.
 
     The frequency falls from left to right: the first columns change with every row, the last ones hardly at all.
@@ -156,15 +145,14 @@ def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
     Vaswani et al. (2017), "Attention Is All You Need", section 3.5.
     """
     values = sinusoidal_positions(check_count("length", length), check_even("d_model", d_model)).numpy()
-    with drawing_style():
-        figure, (axes,) = new_figure(6.4, 4.0)
+    with new_figure(6.4, 4.0) as (figure, (axes,)):
         image = axes.imshow(values, cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
         axes.set(title="Sinusoidal encodings", xlabel="dimension", ylabel="position")
         figure.colorbar(image, ax=axes, label="value", shrink=0.9)
     return figure
 
 
-def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int = 100, d_model: int = 20) -> "Figure":
+def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int = 100, d_model: int = 20) -> Figure:
     """Plot some dimensions of the encodings over the positions.
 
     An even dimension is a sine, and the odd dimension after it is the cosine of the same angle.
@@ -190,8 +178,7 @@ def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int =
     values = sinusoidal_positions(check_count("length", length), check_even("d_model", d_model)).numpy()
     shown = check_sequence("dimensions", dimensions, "a list of numbers")
     shown = tuple(check_count("dimensions", dimension, 0, d_model - 1) for dimension in shown)
-    with drawing_style():
-        figure, (axes,) = new_figure(6.4, 2.8)
+    with new_figure(6.4, 2.8) as (figure, (axes,)):
         for index, dimension in enumerate(shown):
             style = "-" if dimension % 2 == 0 else "--"
             axes.plot(values[:, dimension], style, color=COLORS[index // 2 % len(COLORS)], label=str(dimension))
@@ -203,7 +190,7 @@ def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int =
     return figure
 
 
-def plot_summary(model: "AnyParameters", settings: TrainSettings, d_model: int | None = None) -> "Figure":
+def plot_summary(model: "AnyParameters", settings: TrainSettings, d_model: int | None = None) -> Figure:
     """Plot the parameters of a model by part, above its learning-rate schedule.
 
     Parameters
@@ -227,8 +214,7 @@ def plot_summary(model: "AnyParameters", settings: TrainSettings, d_model: int |
     rows = rows_of(model)
     check_train_settings("settings", settings)
     width = architecture_of(model).settings.d_model if d_model is None else check_count("d_model", d_model)
-    with drawing_style():
-        figure, (above, below) = new_figure(7.0, 5.8, rows=2)
+    with new_figure(7.0, 5.8, rows=2) as (figure, (above, below)):
         draw_parameter_shares(above, rows)
         draw_schedule(below, settings, width)
     return figure

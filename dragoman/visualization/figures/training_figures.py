@@ -1,11 +1,11 @@
 """Figures of training: learning rates, label smoothing (sections 5.3 and 5.4 of the paper), and curves to compare."""
 
 from collections.abc import Mapping, Sequence
-from numbers import Real
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from dragoman.config import Config, TrainSettings, check_config
@@ -14,17 +14,13 @@ from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.training.step.optimizer import learning_rate
 from dragoman.visualization.arguments import (
     check_count,
+    check_curve,
     check_sequence,
     check_share,
     check_text,
-    value_text,
     wrong_type,
 )
-from dragoman.visualization.figures.figure import COLORS, SEQUENTIAL, count_steps, drawing_style, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from dragoman.visualization.figures.figure import COLORS, SEQUENTIAL, count_steps, new_figure
 
 _LABELS = "a list of token ids"
 
@@ -77,7 +73,7 @@ def target_distributions(labels: Sequence[int], vocab_size: int, epsilon: float,
 
 def plot_smoothed_targets(
     labels: Sequence[int] = (5, 2, 7, 4, 3, 0, 0), vocab_size: int = 8, epsilon: float = 0.4, pad_id: int = 0
-) -> "Figure":
+) -> Figure:
     """Plot one-hot targets beside smoothed targets, one row per label.
 
     The column of the padding token and the rows of padding labels are zero.
@@ -108,15 +104,14 @@ def plot_smoothed_targets(
     """
     smoothed = target_distributions(labels, vocab_size, epsilon, pad_id)
     one_hot = target_distributions(labels, vocab_size, 0.0, pad_id)
-    with drawing_style():
-        figure, axes = new_figure(8.2, 0.9 + 0.36 * len(labels), columns=2)
+    with new_figure(8.2, 0.9 + 0.36 * len(labels), columns=2) as (figure, axes):
         _draw_targets(axes[0], one_hot, labels, pad_id, "One-hot")
         _draw_targets(axes[1], smoothed, labels, pad_id, f"Smoothed, epsilon = {epsilon:g}")
         axes[0].set_ylabel("position (label)")
     return figure
 
 
-def _draw_targets(axes: "Axes", targets: Tensor, labels: Sequence[int], pad_id: int, title: str) -> None:
+def _draw_targets(axes: Axes, targets: Tensor, labels: Sequence[int], pad_id: int, title: str) -> None:
     axes.imshow(targets.numpy(), cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto")
     if targets.numel() <= 200:
         for row, values in enumerate(targets.tolist()):
@@ -137,7 +132,7 @@ PAPERS = ((512, 4000), (512, 8000), (256, 4000), (1024, 4000))
 _POINTS = 600
 
 
-def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 20_000) -> "Figure":
+def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 20_000) -> Figure:
     """Plot the paper's learning rate over the steps for several pairs of d_model and warm-up.
 
     A wider model has a lower rate. A longer warm-up moves the peak to the right and down.
@@ -169,8 +164,7 @@ def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 
             raise ConfigError(f"`shapes` must be {_PAIRS}, but one has {len(pair)} numbers.")
         for number in pair:
             check_count("shapes", number)
-    with drawing_style():
-        figure, (axes,) = new_figure(6.4, 3.0)
+    with new_figure(6.4, 3.0) as (figure, (axes,)):
         for index, (d_model, warmup) in enumerate(pairs):
             settings = TrainSettings(schedule="noam", learning_rate=1.0, warmup_steps=warmup)
             _draw_rates(axes, settings, d_model, num_steps, COLORS[index % len(COLORS)], f"{d_model}, {warmup:,}")
@@ -180,7 +174,7 @@ def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 
     return figure
 
 
-def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> "Figure":
+def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> Figure:
     """Plot the learning rate over the steps for some training settings.
 
     Parameters
@@ -204,8 +198,7 @@ def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> 
     check_train_settings("settings", settings)
     check_count("d_model", d_model)
     check_count("num_steps", num_steps, 0)
-    with drawing_style():
-        figure, (axes,) = new_figure(6.4, 2.8)
+    with new_figure(6.4, 2.8) as (figure, (axes,)):
         draw_schedule(axes, settings, d_model, num_steps)
     return figure
 
@@ -217,7 +210,7 @@ def check_train_settings(name: str, value: object) -> None:
     check_config(Config(train=value))
 
 
-def draw_schedule(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int = 0) -> None:
+def draw_schedule(axes: Axes, settings: TrainSettings, d_model: int, num_steps: int = 0) -> None:
     """Draw `plot_schedule` on the axes of another figure."""
     num_steps = num_steps or settings.max_steps or 10 * max(settings.warmup_steps, 100)
     _draw_rates(axes, settings, d_model, num_steps, COLORS[0], settings.schedule)
@@ -225,7 +218,7 @@ def draw_schedule(axes: "Axes", settings: TrainSettings, d_model: int, num_steps
     axes.set(title=title, ylim=(0, None))
 
 
-def _draw_rates(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int, color: str, label: str) -> None:
+def _draw_rates(axes: Axes, settings: TrainSettings, d_model: int, num_steps: int, color: str, label: str) -> None:
     every = max(1, num_steps // _POINTS)
     steps = sorted({*range(1, num_steps + 1, every), min(max(settings.warmup_steps, 1), num_steps), num_steps})
     axes.plot(steps, [learning_rate(step, settings, d_model) for step in steps], color=color, label=label)
@@ -240,7 +233,7 @@ Curve = Sequence[tuple[float, float]]
 """Points (step, value), sorted by step."""
 
 
-def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title: str = "Training") -> "Figure":
+def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title: str = "Training") -> Figure:
     """Plot named curves over the steps, with a legend.
 
     Parameters
@@ -263,11 +256,10 @@ def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title
     """
     if not isinstance(curves, Mapping):
         raise wrong_type("curves", "a dict of curves by their names", curves)
-    checked = {check_text("curves", name): _check_curve("curves", points) for name, points in curves.items()}
+    checked = {check_text("curves", name): check_curve("curves", points) for name, points in curves.items()}
     check_text("value", value)
     check_text("title", title)
-    with drawing_style():
-        figure, (axes,) = new_figure(6.4, 3.0)
+    with new_figure(6.4, 3.0) as (figure, (axes,)):
         for index, (name, points) in enumerate((name, points) for name, points in checked.items() if points):
             steps, values = zip(*points, strict=True)
             axes.plot(steps, values, color=COLORS[index % len(COLORS)], label=name)
@@ -280,7 +272,7 @@ def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title
     return figure
 
 
-def plot_initializations(xavier: Curve, default: Curve) -> "Figure":
+def plot_initializations(xavier: Curve, default: Curve) -> Figure:
     """Plot the training loss of one model with two initializations.
 
     Parameters
@@ -300,18 +292,7 @@ def plot_initializations(xavier: Curve, default: Curve) -> "Figure":
         If a curve is something else than points (step, value).
     """
     curves = {
-        "Xavier uniform (Dragoman)": _check_curve("xavier", xavier),
-        "torch default": _check_curve("default", default),
+        "Xavier uniform (Dragoman)": check_curve("xavier", xavier),
+        "torch default": check_curve("default", default),
     }
     return plot_training_curves(curves, "training loss (nats per token)", "One model, two initializations")
-
-
-def _check_curve(name: str, points: object) -> Curve:
-    """The points of a curve."""
-    expected = "a list of points (step, value)"
-    found = check_sequence(name, points, expected)
-    pairs = [check_sequence(name, point, expected) for point in found]
-    for pair in pairs:
-        if len(pair) != 2 or not all(isinstance(number, Real) for number in pair):
-            raise ConfigError(f"`{name}` must be {expected}, but one point is {value_text(str(pair))}.")
-    return pairs

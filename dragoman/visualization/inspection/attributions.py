@@ -8,7 +8,6 @@ Attention weights are encoded as bytes, and a head is summarized in three number
 """
 
 import base64
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,10 +22,9 @@ from dragoman.model.masks import padding_mask
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.inspection import (
-    ATTENTION_KINDS,
     END,
+    KIND_NAMES,
     START,
-    AttentionKind,
     Attributions,
     HeadFacts,
     PackedAttention,
@@ -41,11 +39,14 @@ def compute_attributions(
     src_ids: Sequence[int],
     tgt_ids: Sequence[int],
     words: tuple[Sequence[Word], Sequence[Word]],
-    links: Float[Tensor, "T S"],
+    links: _Matrix,
 ) -> Attributions:
-    """Compute attention, occlusion and gradient between the words of both sides. Ids are without control ids."""
+    """Compute attention, occlusion and gradient between the words of both sides. Ids are without control ids.
+
+    `links` is attention (target tokens, source tokens).
+    """
     src_words, tgt_words = words
-    attention = _sum_by_words(links.cpu().double().numpy(), src_words, tgt_words)
+    attention = _sum_by_words(links, src_words, tgt_words)
     occlusion = _sum_by_word(np.abs(occlude_words(model, src_ids, tgt_ids, src_words)), tgt_words, axis=0)
     gradient = _sum_by_words(np.abs(gradient_times_input(model, src_ids, tgt_ids)), src_words, tgt_words)
     by_attention, by_occlusion, by_gradient = map(_normalize_rows, (attention, occlusion, gradient))
@@ -65,8 +66,7 @@ def occlude_words(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[
     size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
     batches = (pair_batch(sources[at : at + size], tgt_ids, model.device) for at in range(0, len(sources), size))
     scores = torch.cat([score_tokens(model, batch) for batch in batches])[:, : len(tgt_ids)]
-    lost: _Matrix = (scores[:1] - scores[1:]).T.cpu().double().numpy()
-    return lost
+    return (scores[:1] - scores[1:]).T.cpu().double().numpy()
 
 
 def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> _Matrix:
@@ -103,17 +103,13 @@ def spearman(one: Sequence[float] | _Matrix, other: Sequence[float] | _Matrix) -
     """Spearman's rank correlation. Ties share their mean rank. None for fewer than 3 values, or for constant values."""
     if len(one) < 3:
         return None
-    ranks = [_ranks(np.asarray(values, dtype=np.float64)) for values in (one, other)]
-    centred = [rank - rank.mean() for rank in ranks]
-    norm = math.sqrt(float((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
-    return float((centred[0] * centred[1]).sum()) / norm if norm > 0 else None
+    x, y = (_ranks(np.asarray(values, dtype=np.float64)) for values in (one, other))
+    return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) and np.ptp(y) else None
 
 
 def _ranks(values: _Matrix) -> _Matrix:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    means: _Matrix = (ends - (counts - 1) / 2)[inverse]
-    return means
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
 def _mean_correlation(one: _Matrix, other: _Matrix) -> float | None:
@@ -126,8 +122,7 @@ def _sum_by_words(matrix: _Matrix, src_words: Sequence[Word], tgt_words: Sequenc
 
 
 def _sum_by_word(matrix: _Matrix, words: Sequence[Word], axis: int) -> _Matrix:
-    summed: _Matrix = np.add.reduceat(matrix, [word.start for word in words], axis=axis)
-    return summed
+    return np.add.reduceat(matrix, [word.start for word in words], axis=axis)
 
 
 def _normalize_rows(matrix: _Matrix) -> tuple[tuple[float, ...], ...]:
@@ -148,7 +143,16 @@ def collect_weights(
     src, tgt = (*src_tokens, END), (START, *tgt_tokens)
     mean_only = not shows_heads(len(src_tokens), len(tgt_tokens))
     labels = {"cross": (tgt, src), "encoder_self": (src, src), "decoder_self": (tgt, tgt)}
-    return tuple(_pack_kind(kind, getattr(attention, kind), *labels[kind], mean_only) for kind in ATTENTION_KINDS)
+    packed = []
+    for kind in KIND_NAMES:
+        stacked = torch.stack([layer[0] for layer in getattr(attention, kind)]).float().cpu()
+        if mean_only:
+            stacked = stacked.mean(1, keepdim=True)
+        facts = tuple(tuple(_head_facts(head, kind) for head in layer) for layer in stacked)
+        num_layers, num_heads, *_ = stacked.shape
+        data = encode_weights(stacked)
+        packed.append(PackedAttention(kind, num_layers, num_heads, *labels[kind], mean_only, data, facts))
+    return tuple(packed)
 
 
 def shows_heads(num_src: int, num_tgt: int) -> bool:
@@ -167,18 +171,7 @@ def decode_weights(weights: PackedAttention) -> NDArray[np.float32]:
     return flat.reshape(weights.num_layers, weights.num_heads, len(weights.queries), len(weights.keys))
 
 
-def _pack_kind(
-    kind: AttentionKind, layers: Sequence[Tensor], queries: tuple[str, ...], keys: tuple[str, ...], mean_only: bool
-) -> PackedAttention:
-    stacked = torch.stack([layer[0] for layer in layers]).float().cpu()
-    if mean_only:
-        stacked = stacked.mean(1, keepdim=True)
-    num_layers, num_heads = stacked.shape[:2]
-    facts = tuple(tuple(_head_facts(head, kind) for head in layer) for layer in stacked)
-    return PackedAttention(kind, num_layers, num_heads, queries, keys, mean_only, encode_weights(stacked), facts)
-
-
-def _head_facts(weights: Float[Tensor, "Q S"], kind: AttentionKind) -> HeadFacts:
+def _head_facts(weights: Float[Tensor, "Q S"], kind: str) -> HeadFacts:
     num_queries, num_keys = weights.shape
     entropy = -(weights * weights.clamp(min=1e-12).log2()).sum(1).mean()
     places = torch.arange(num_queries)[:, None] * (num_keys / num_queries if kind == "cross" else 1.0)

@@ -11,8 +11,9 @@ text as text only, so no sentence can inject markup or code.
 import base64
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib.resources import files
+from string import Template
 from typing import Literal
 
 from dragoman.display import html_page
@@ -24,7 +25,6 @@ KIND_NAMES: dict[AttentionKind, str] = {
     "encoder_self": "encoder self-attention",
     "decoder_self": "decoder self-attention",
 }
-ATTENTION_KINDS: tuple[AttentionKind, ...] = tuple(KIND_NAMES)
 
 START, END = "<s>", "</s>"
 """The tokens before a target and after a text, as pages and figures show them."""
@@ -177,23 +177,12 @@ class Inspection:
         """The record as JSON, with its field names. It has no NaN and no infinity."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
+    def _repr_html_(self) -> str:
+        return html_page(inspection_page(self))
+
 
 _SCRIPTS = ("data.js", "sentence.js", "matrix.js", "decoding.js", "main.js")
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
-
-
-class DisplayedInspection(Inspection):
-    """An inspection that a notebook displays as its page."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, inspection: Inspection) -> "DisplayedInspection":
-        """The same inspection, for a notebook."""
-        return cls(**{field.name: getattr(inspection, field.name) for field in fields(inspection)})
-
-    def _repr_html_(self) -> str:
-        return html_page(inspection_page(self))
 
 
 def inspection_page(inspection: Inspection, explore: str = "") -> str:
@@ -206,10 +195,12 @@ def inspection_page(inspection: Inspection, explore: str = "") -> str:
     template, style = (parts.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
     scripts = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
     script = f'"use strict";\n{{\n{scripts}}}\n'
-    data = escape_json(_add_explore(inspection.to_json(), explore))
-    filled = {"policy": _policy(script, style), "style": style, "script": script, "data": data}
-    pieces = template.split("@")
-    return "".join(piece if index % 2 == 0 else filled[piece] for index, piece in enumerate(pieces))
+    data = inspection.to_json()
+    if explore:
+        data = f'{data[:-1]},"explore":{json.dumps(explore)}}}'
+    own = f"script-src '{source_hash(script)}'; style-src '{source_hash(style)}'"
+    policy = f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+    return Template(template).substitute(policy=policy, style=style, script=script, data=escape_json(data))
 
 
 def escape_json(document: str) -> str:
@@ -217,15 +208,6 @@ def escape_json(document: str) -> str:
     return document.translate(_ESCAPES)
 
 
-def _add_explore(document: str, explore: str) -> str:
-    return f'{document[:-1]},"explore":{json.dumps(explore)}}}' if explore else document
-
-
-def _policy(script: str, style: str) -> str:
-    own = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
-    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+def source_hash(text: str) -> str:
+    """The hash of a script or a style, as a content-security policy allows it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -16,36 +16,18 @@ from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
 from dragoman.inference.output_rules import unwritable
-from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.continuations import hide
 from dragoman.inference.tensors.engine import score_tokens
-from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.model.transformer import AttentionWeights, Transformer
+from dragoman.model.transformer import AttentionWeights
 from dragoman.records import Hypothesis
 from dragoman.text.charsets import replace_surrogates
 from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.inspection.attributions import (
-    MOST_TOKENS_WITH_HEADS,
-    collect_weights,
-    compute_attributions,
-    encode_weights,
-    pair_batch,
-    shows_heads,
-)
-from dragoman.visualization.inspection.beam_tree import trace_search
-from dragoman.visualization.inspection.inspection import (
-    Alternative,
-    Attributions,
-    BeamNode,
-    Inspection,
-    Note,
-    RankedTranslation,
-    Side,
-    Step,
-)
+from dragoman.visualization.inspection import attributions
+from dragoman.visualization.inspection.beam_tree import RereadableModel, SearchTree, trace_search
+from dragoman.visualization.inspection.inspection import Alternative, Inspection, RankedTranslation, Side, Step
 from dragoman.visualization.inspection.notes import find_notes, length_notes
 
 MOST_TOKENS = 500
@@ -69,17 +51,17 @@ def inspect_text(
     translation starts with the tokens `prefix_ids`. Raises DataError for an empty text, for more tokens than
     `MOST_TOKENS` or the model's positions, and for an impossible prefix.
     """
-    model, tokenizers = trained.transformer, trained.tokenizers
-    src = _source_side(text, model, tokenizers.src)
-    _check_prefix(prefix_ids, model)
-    settings = replace(settings or trained.config.inference, **WITHOUT_SAMPLING)
-    settings = replace(settings, n_best=settings.beam_size)
-    searched = _RereadableModel(model)
-    hypotheses, beam = trace_search(searched, src.ids, settings, tokenizers.tgt, prefix_ids)
+    settings = settings or trained.config.inference
+    settings = replace(settings, n_best=settings.beam_size, **WITHOUT_SAMPLING)
+    src, hypotheses, beam = _search(trained, text, settings, prefix_ids)
     best = hypotheses[0]
-    tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
-    forced = _forced_pass(model, src.ids, best.ids)
-    steps = _steps(forced, best, settings.min_tokens, tokenizers.tgt)
+    seen = _observe(trained, src, best)
+    tgt, tokenizer = seen.tgt, trained.tokenizers.tgt
+    links = seen.links.cpu().double().numpy()  # Apple's GPU has no float64
+    opinions = None  # without a target, and for a text so long that they would take minutes
+    if tgt.ids and attributions.shows_heads(len(src.ids), len(tgt.ids)):
+        words = src.words, tgt.words
+        opinions = attributions.compute_attributions(trained.transformer, src.ids, tgt.ids, words, links)
     return Inspection(
         model=name,
         src_lang=trained.card.src_lang or trained.config.data.src_lang,
@@ -88,111 +70,55 @@ def inspect_text(
         tgt=tgt,
         reference=replace_surrogates(reference),
         reading=DEFAULT_READING,
-        layer=alignment_layer(model.settings.num_decoder_layers),
-        links=encode_weights(forced.links),
-        steps=_add_continuations(steps, forced, searched, settings, tokenizers.tgt),
-        n_best=_n_best(hypotheses, tokenizers.tgt),
+        layer=alignment_layer(trained.config.model.num_decoder_layers),
+        links=attributions.encode_weights(seen.links),
+        steps=_add_continuations(_steps(seen, settings.min_tokens, tokenizer), seen, trained, settings),
+        n_best=tuple(
+            RankedTranslation(tokenizer.detokenize(one.ids), round(one.score, 4), round(one.log_prob, 4))
+            for one in hypotheses
+        ),
         beam=beam,
-        weights=collect_weights(forced.attention, src.tokens, tgt.tokens),
-        opinions=_attributions(model, src, tgt, forced),
-        notes=_notes(trained, src, tgt, forced, best),
+        weights=attributions.collect_weights(seen.attention, src.tokens, tgt.tokens),
+        opinions=opinions,
+        notes=(
+            *length_notes(src, tgt, trained.config, finished=best.finished),
+            *find_notes(src, tgt, links, best.token_log_probs, seen.alone),
+        ),
         forced=len(prefix_ids),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedTranslation:
-    """One translation with the attention and the log-probabilities (target tokens and eos, V) of a forced pass."""
-
-    src: Side
-    tgt: Side
-    finished: bool
-    attention: AttentionWeights
-    log_probs: Float[Tensor, "T1 V"]
-
-
-def observe_translation(trained: Model, text: str) -> ObservedTranslation:
+def observe_translation(trained: Model, text: str) -> "ObservedTranslation":
     """Translate a text by beam search, and pass the translation through the model. Errors are those of `inspect_text`.
 
     This is the part of an inspection that takes less than a second.
     """
-    model, tokenizers = trained.transformer, trained.tokenizers
-    src = _source_side(text, model, tokenizers.src)
-    batch = pair_batch([src.ids], (), model.device)
     settings = replace(trained.config.inference, n_best=1, **WITHOUT_SAMPLING)
-    best = beam_search(_RereadableModel(model), batch.src_ids, batch.src_lengths, settings)[0][0]
-    forced = _forced_pass(model, src.ids, best.ids)
-    tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
-    return ObservedTranslation(src, tgt, best.finished, forced.attention, forced.log_probs)
+    src, hypotheses, _ = _search(trained, text, settings)
+    return _observe(trained, src, hypotheses[0])
 
 
-def trace_text(trained: Model, text: str, settings: InferenceSettings) -> tuple[BeamNode, ...]:
+def trace_text(trained: Model, text: str, settings: InferenceSettings) -> SearchTree:
     """The tree of the beam search of a text. Errors are those of `inspect_text`."""
-    src = _source_side(text, trained.transformer, trained.tokenizers.src)
-    settings = replace(settings, n_best=1, **WITHOUT_SAMPLING)
-    return trace_search(_RereadableModel(trained.transformer), src.ids, settings, trained.tokenizers.tgt)[1]
+    return _search(trained, text, replace(settings, n_best=1, **WITHOUT_SAMPLING))[2]
 
 
-def _n_best(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> tuple[RankedTranslation, ...]:
-    return tuple(
-        RankedTranslation(tokenizer.detokenize(one.ids), round(one.score, 4), round(one.log_prob, 4))
-        for one in hypotheses
-    )
-
-
-class _RereadableModel(FastModel):
-    """Limits the output to one token less than the model's positions: a full pass reads it again after bos."""
-
-    @property
-    def max_length(self) -> int | None:
-        """The longest output in tokens."""
-        most = super().max_length
-        return None if most is None else most - 1
-
-
-@dataclass(frozen=True, slots=True)
-class _ForcedPass:
-    """Results of a teacher-forced pass over the source and the best hypothesis, and of a pass without the source."""
-
-    src_ids: Sequence[int]
-    tgt_ids: Sequence[int]
-    attention: AttentionWeights
-    links: Float[Tensor, "T S"]
-    log_probs: Float[Tensor, "T1 V"]
-    alone: tuple[float, ...]
-
-
-@torch.inference_mode()
-def _forced_pass(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> _ForcedPass:
-    batch, without_source = (pair_batch([source], tgt_ids, model.device) for source in (src_ids, ()))
-    attention = model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input)
-    cross = attention.cross[alignment_layer(len(attention.cross))][0]
-    logits = model(batch.src_ids, batch.src_lengths, batch.decoder_input)[0].float()
-    links = attention_links(cross, len(src_ids), len(tgt_ids), DEFAULT_READING)
-    alone = tuple(score_tokens(model, without_source)[0].tolist())
-    return _ForcedPass(src_ids, tgt_ids, attention, links, torch.log_softmax(logits, dim=-1).cpu(), alone)
-
-
-def _most_tokens(model: Transformer) -> int:
-    """The limit for the tokens of either side. One position is reserved for eos."""
-    return model.settings.longest_text(MOST_TOKENS)
-
-
-def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:
-    *before_last, _ = prefix_ids or [0]
-    written = all(0 <= one < model.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
-    if len(prefix_ids) > _most_tokens(model) or not written or EOS_ID in before_last:
-        raise DataError("the translation cannot start with these tokens. Choose tokens from the alternatives shown.")
-
-
-def _source_side(text: str, model: Transformer, tokenizer: Tokenizer) -> Side:
+def _search(
+    trained: Model, text: str, settings: InferenceSettings, prefix_ids: Sequence[int] = ()
+) -> tuple[Side, list[Hypothesis], SearchTree]:
+    """The source, the hypotheses of the search, and its tree. Raises the errors of `inspect_text`."""
+    model, tokenizer = trained.transformer, trained.tokenizers.src
     text = replace_surrogates(text).strip()
-    src_ids, most = tokenizer.encode(text), _most_tokens(model)
+    src_ids, most = tokenizer.encode(text), model.settings.longest_text(MOST_TOKENS)  # one position is that of eos
     if not src_ids:
         raise DataError("the text is empty. Give a sentence to translate.")
     if len(src_ids) > most:
         raise DataError(f"the text may have at most {most} tokens, but has {len(src_ids):,}. Give a shorter text.")
-    return _side(text, src_ids, tokenizer)
+    *before_last, _ = prefix_ids or [0]
+    written = all(0 <= one < model.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
+    if len(prefix_ids) > most or not written or EOS_ID in before_last:
+        raise DataError("the translation cannot start with these tokens. Choose tokens from the alternatives shown.")
+    return _side(text, src_ids, tokenizer), *trace_search(trained, src_ids, settings, prefix_ids)
 
 
 def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:
@@ -200,20 +126,51 @@ def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:
     return Side(text, tokens, words_of(tokens), tuple(ids))
 
 
-def _steps(forced: _ForcedPass, best: Hypothesis, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:
-    """One step for every token of the hypothesis, and one for eos if it is finished."""
-    ids = (*best.ids, EOS_ID) if best.finished else best.ids
+@dataclass(frozen=True, slots=True)
+class ObservedTranslation:
+    """A translation with the results of a teacher-forced pass over it, and of a pass without the source.
+
+    `log_probs` are those of all tokens at each position, the end included. `alone` holds the log-probability of each
+    target token without the source.
+    """
+
+    src: Side
+    tgt: Side
+    finished: bool
+    attention: AttentionWeights
+    links: Float[Tensor, "T S"]
+    log_probs: Float[Tensor, "T1 V"]
+    alone: tuple[float, ...]
+
+
+@torch.inference_mode()
+def _observe(trained: Model, src: Side, best: Hypothesis) -> ObservedTranslation:
+    model, tokenizer = trained.transformer, trained.tokenizers.tgt
+    tgt = _side(tokenizer.detokenize(best.ids), best.ids, tokenizer)
+    batch, without_source = (attributions.pair_batch([ids], tgt.ids, model.device) for ids in (src.ids, ()))
+    attention = model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input)
+    cross = attention.cross[alignment_layer(len(attention.cross))][0]
+    links = attention_links(cross, len(src.ids), len(tgt.ids), DEFAULT_READING)
+    logits = model(batch.src_ids, batch.src_lengths, batch.decoder_input)[0].float()
+    alone = tuple(score_tokens(model, without_source)[0].tolist())
+    log_probs = torch.log_softmax(logits, dim=-1).cpu()
+    return ObservedTranslation(src, tgt, best.finished, attention, links, log_probs, alone)
+
+
+def _steps(seen: ObservedTranslation, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:
+    """One step for every token of the translation, and one for eos if it is finished."""
+    ids = (*seen.tgt.ids, EOS_ID) if seen.finished else seen.tgt.ids
     steps, total = [], 0.0
-    for place, (token_id, log_probs) in enumerate(zip(ids, forced.log_probs[: len(ids)], strict=True)):
+    for place, (token_id, log_probs) in enumerate(zip(ids, seen.log_probs[: len(ids)], strict=True)):
         total += float(log_probs[token_id])
         probabilities = log_probs.exp()
         entropy = -float((probabilities * log_probs.clamp(min=-1e4)).sum()) / math.log(2)
         others = _alternatives(log_probs, token_id, unwritable(place, min_tokens))
         name, *names = tokenizer.tokens([token_id, *others])
-        chances = [round(float(probabilities[other]), 5) for other in (token_id, *others)]
-        found = zip(names, chances[1:], others, strict=True)
-        alternatives = tuple(Alternative(token, chance, id=other) for token, chance, other in found)
-        steps.append(Step(name, chances[0], round(max(0.0, entropy), 4), round(total, 4), alternatives))
+        chance, *chances = (round(float(probabilities[other]), 5) for other in (token_id, *others))
+        found = zip(names, chances, others, strict=True)
+        alternatives = tuple(Alternative(token, likely, id=other) for token, likely, other in found)
+        steps.append(Step(name, chance, round(max(0.0, entropy), 4), round(total, 4), alternatives))
     return tuple(steps)
 
 
@@ -227,49 +184,21 @@ def _alternatives(log_probs: Float[Tensor, " V"], token_id: int, hidden: tuple[i
 
 
 def _add_continuations(
-    steps: tuple[Step, ...], forced: _ForcedPass, model: FastModel, settings: InferenceSettings, tokenizer: Tokenizer
+    steps: tuple[Step, ...], seen: ObservedTranslation, trained: Model, settings: InferenceSettings
 ) -> tuple[Step, ...]:
     """Complete the least certain steps with the translation that follows each alternative."""
-    src_ids, tgt_ids = forced.src_ids, forced.tgt_ids
-    ids = (*tgt_ids, EOS_ID)
+    src_ids, tgt_ids = seen.src.ids, seen.tgt.ids
     uncertain = sorted(range(len(steps)), key=lambda place: -steps[place].entropy_bits)
-    uncertain = uncertain[: NUM_UNCERTAIN if shows_heads(len(src_ids), len(tgt_ids)) else 1]
-    prefixes = [
-        (place, [*tgt_ids[:place], other])
-        for place in sorted(uncertain)
-        for other in _alternatives(forced.log_probs[place], ids[place], unwritable(place, settings.min_tokens))
-    ]
-    batch = pair_batch([src_ids] * len(prefixes), (), model.device)
-    beginnings = [prefix for _, prefix in prefixes]
-    found = beam_search(model, batch.src_ids, batch.src_lengths, replace(settings, n_best=1), beginnings)
-    continued: dict[int, list[Hypothesis]] = {}
-    for (place, _), hypotheses in zip(prefixes, found, strict=True):
-        continued.setdefault(place, []).append(hypotheses[0])
+    uncertain = sorted(uncertain[: NUM_UNCERTAIN if attributions.shows_heads(len(src_ids), len(tgt_ids)) else 1])
+    prefixes = [[*tgt_ids[:place], one.id] for place in uncertain for one in steps[place].alternatives]
+    model = RereadableModel(trained.transformer)
+    batch = attributions.pair_batch([src_ids] * len(prefixes), (), model.device)
+    found = iter(beam_search(model, batch.src_ids, batch.src_lengths, replace(settings, n_best=1), prefixes))
     completed = list(steps)
-    for place, hypotheses in continued.items():
-        alternatives = tuple(
-            replace(one, continuation=tokenizer.detokenize(then.ids), score=round(then.score, 4))
-            for one, then in zip(steps[place].alternatives, hypotheses, strict=True)
-        )
-        completed[place] = replace(steps[place], alternatives=alternatives)
+    for place in uncertain:
+        alternatives = []
+        for one, (best, *_) in zip(steps[place].alternatives, found, strict=False):  # the next of all that were found
+            text = trained.tokenizers.tgt.detokenize(best.ids)
+            alternatives.append(replace(one, continuation=text, score=round(best.score, 4)))
+        completed[place] = replace(steps[place], alternatives=tuple(alternatives))
     return tuple(completed)
-
-
-def _attributions(model: Transformer, src: Side, tgt: Side, forced: _ForcedPass) -> Attributions | None:
-    """The attributions, or None without a target or for a text so long that they would take minutes."""
-    if not tgt.ids or not shows_heads(len(src.ids), len(tgt.ids)):
-        return None
-    return compute_attributions(model, src.ids, tgt.ids, (src.words, tgt.words), forced.links)
-
-
-def _notes(trained: Model, src: Side, tgt: Side, forced: _ForcedPass, best: Hypothesis) -> tuple[Note, ...]:
-    links = forced.links.cpu().double().numpy()  # Apple's GPU has no float64
-    notes = find_notes(src, tgt, links, best.token_log_probs, forced.alone)
-    lengths = length_notes(len(src.tokens), trained.config.data.max_tokens, finished=best.finished)
-    if not shows_heads(len(src.tokens), len(tgt.tokens)):
-        text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: the page only has the mean of each layer's heads."
-        lengths = (*lengths, Note("mean", text))
-    if trained.config.inference.retry_all_caps and is_all_caps(src.text):
-        text = f"All capitals: `translate` also tries “{sentence_case(src.text)}” and returns the more probable result."
-        lengths = (*lengths, Note("capitals", text))
-    return (*lengths, *notes)

@@ -1,11 +1,14 @@
 """Notes on a translation: checks for words that were dropped, invented, repeated, copied or unknown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.config import Config
+from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
+from dragoman.visualization.inspection.attributions import MOST_TOKENS_WITH_HEADS, shows_heads
 from dragoman.visualization.inspection.inspection import Note, Side
 
 # A source word is uncovered if it gets less than this share of the mean attention per word.
@@ -23,33 +26,50 @@ _Matrix = NDArray[np.float64]
 
 def find_notes(
     src: Side, tgt: Side, links: _Matrix, log_probs: Sequence[float], log_probs_alone: Sequence[float]
-) -> tuple[Note, ...]:
+) -> Iterator[Note]:
     """The notes of all checks that found something.
 
     `links` is attention (target tokens, source tokens). `log_probs` holds the log-probability of each target token,
     and `log_probs_alone` the same with an empty source.
     """
-    found = [
-        _uncovered_words(src, links),
-        _source_independent_words(tgt, log_probs, log_probs_alone),
-        _improbable_words(tgt, log_probs),
-        _length_mismatch(src, tgt),
-        _repeated_words(src, tgt),
-        _copied_words(src, tgt),
-        _unknown_words(src),
-    ]
-    return tuple(note for note in found if note is not None)
+    if words := _uncovered_words(src, links):
+        yield Note("uncovered", "Source words with little attention. They may be missing in the translation:", words)
+    # Words that would be at least half as likely after the same beginning without the source.
+    if words := _words_where(tgt, lambda span: sum(log_probs_alone[span]) >= sum(log_probs[span]) + np.log(_MIN_RATIO)):
+        text = "Target words that hardly depend on the source. Without it they would be at least half as likely:"
+        yield Note("prefix", text, tgt_words=words)
+    if words := _words_where(tgt, lambda span: sum(log_probs[span]) < np.log(_MIN_PROBABILITY)):
+        yield Note("improbable", f"Target words with a probability below {_MIN_PROBABILITY:.0%}:", tgt_words=words)
+    here, there = len(src.words), len(tgt.words)
+    if max(here, there) > _FEW_WORDS and max(here, there) >= _MAX_LENGTH_RATIO * min(here, there):
+        text = f"The source has {here} words and the translation has {there}. Check for missing or invented text."
+        yield Note("length", text)
+    if words := _repeated_words(src, tgt):
+        yield Note("repeated", "Repeated words in the translation:", tgt_words=words)
+    known = {word.text: number for number, word in enumerate(src.words) if sum(map(str.isalpha, word.text)) > 1}
+    if words := tuple(number for number, word in enumerate(tgt.words) if word.text in known):
+        text = "Words that are the same on both sides: names, loan words or untranslated text:"
+        yield Note("copied", text, tuple(sorted({known[tgt.words[number].text] for number in words})), words)
+    if words := tuple(number for number, word in enumerate(src.words) if "<unk>" in src.tokens[word.start : word.stop]):
+        text = "Source words without a token in the model's vocabulary, which the model reads as unknown:"
+        yield Note("unknown", text, words)
 
 
-def length_notes(num_src: int, max_src_tokens: int, *, finished: bool) -> tuple[Note, ...]:
-    """Notes on an input that is too long, and on an output that was cut."""
-    notes = []
-    if num_src > max_src_tokens:
-        text = f"The text has {num_src} tokens, but the model was trained with at most {max_src_tokens}. "
-        notes.append(Note("long", text + "`translate` would split it; here the model reads it whole."))
+def length_notes(src: Side, tgt: Side, config: Config, *, finished: bool) -> Iterator[Note]:
+    """Notes on a text that is too long or in capitals, and on an output that was cut."""
+    if len(src.tokens) > config.data.max_tokens:
+        text = (
+            f"The text has {len(src.tokens)} tokens, but the model was trained with at most {config.data.max_tokens}. "
+        )
+        yield Note("long", text + "`translate` would split it; here the model reads it whole.")
     if not finished:
-        notes.append(Note("cut", "The translation was cut at the length limit."))
-    return tuple(notes)
+        yield Note("cut", "The translation was cut at the length limit.")
+    if not shows_heads(len(src.tokens), len(tgt.tokens)):
+        text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: the page only has the mean of each layer's heads."
+        yield Note("mean", text)
+    if config.inference.retry_all_caps and is_all_caps(src.text):
+        text = f"All capitals: `translate` also tries “{sentence_case(src.text)}” and returns the more probable result."
+        yield Note("capitals", text)
 
 
 def _words_where(side: Side, is_odd: Callable[[slice], bool]) -> tuple[int, ...]:
@@ -59,46 +79,20 @@ def _words_where(side: Side, is_odd: Callable[[slice], bool]) -> tuple[int, ...]
     return tuple(number for number, (word, span) in enumerate(words) if _has_alphanumerics(word.text) and is_odd(span))
 
 
-def _uncovered_words(src: Side, links: _Matrix) -> Note | None:
-    if not links.size:
-        return None
+def _uncovered_words(src: Side, links: _Matrix) -> tuple[int, ...]:
+    if not links.size or len(src.words) <= 2:
+        return ()
     received = links.sum(0)
-    totals = np.array([received[word.start : word.stop].sum() for word in src.words])
-    fair = totals.sum() / len(src.words)
-    words = _words_where(src, lambda span: len(src.words) > 2 and received[span].sum() < _MIN_ATTENTION * fair)
-    text = "Source words with little attention. They may be missing in the translation:"
-    return Note("uncovered", text, src_words=words) if words else None
+    fair = received.sum() / len(src.words)
+    return _words_where(src, lambda span: received[span].sum() < _MIN_ATTENTION * fair)
 
 
-def _source_independent_words(tgt: Side, log_probs: Sequence[float], alone: Sequence[float]) -> Note | None:
-    """Words that would be at least half as likely after the same beginning without the source."""
-    words = _words_where(tgt, lambda span: sum(alone[span]) >= sum(log_probs[span]) + np.log(_MIN_RATIO))
-    text = "Target words that hardly depend on the source. Without it they would be at least half as likely:"
-    return Note("prefix", text, tgt_words=words) if words else None
-
-
-def _improbable_words(tgt: Side, log_probs: Sequence[float]) -> Note | None:
-    words = _words_where(tgt, lambda span: sum(log_probs[span]) < np.log(_MIN_PROBABILITY))
-    text = f"Target words with a probability below {_MIN_PROBABILITY:.0%}:"
-    return Note("improbable", text, tgt_words=words) if words else None
-
-
-def _length_mismatch(src: Side, tgt: Side) -> Note | None:
-    """A large difference in length, which hints at missing or invented text."""
-    here, there = len(src.words), len(tgt.words)
-    if max(here, there) <= _FEW_WORDS or _MAX_LENGTH_RATIO * min(here, there) > max(here, there):
-        return None
-    text = f"The source has {here} words and the translation has {there}. Check for missing or invented text."
-    return Note("length", text)
-
-
-def _repeated_words(src: Side, tgt: Side) -> Note | None:
+def _repeated_words(src: Side, tgt: Side) -> tuple[int, ...]:
     """Repetitions of up to four words that are longer or more numerous than repetitions in the source."""
     allowed = sorted((run.times for run in _runs([word.text for word in src.words])), reverse=True)
     runs = sorted(_runs([word.text for word in tgt.words]), key=lambda run: -run.times)
     odd = [run for place, run in enumerate(runs) if run.times > (allowed[place] if place < len(allowed) else 1)]
-    words = tuple(sorted(number for run in odd for number in range(run.start, run.start + run.size * run.times)))
-    return Note("repeated", "Repeated words in the translation:", tgt_words=words) if words else None
+    return tuple(sorted(number for run in odd for number in range(run.start, run.start + run.size * run.times)))
 
 
 class _Run(NamedTuple):
@@ -133,23 +127,5 @@ def _times(texts: Sequence[str], start: int, size: int) -> int:
     return times
 
 
-def _copied_words(src: Side, tgt: Side) -> Note | None:
-    known = {word.text: number for number, word in enumerate(src.words) if _has_letters(word.text)}
-    tgt_words = tuple(number for number, word in enumerate(tgt.words) if word.text in known)
-    src_words = tuple(sorted({known[tgt.words[number].text] for number in tgt_words}))
-    text = "Words that are the same on both sides: names, loan words or untranslated text:"
-    return Note("copied", text, src_words, tgt_words) if tgt_words else None
-
-
-def _unknown_words(src: Side) -> Note | None:
-    words = tuple(number for number, word in enumerate(src.words) if "<unk>" in src.tokens[word.start : word.stop])
-    text = "Source words without a token in the model's vocabulary, which the model reads as unknown:"
-    return Note("unknown", text, src_words=words) if words else None
-
-
 def _has_alphanumerics(text: str) -> bool:
     return any(char.isalnum() for char in text)
-
-
-def _has_letters(text: str) -> bool:
-    return sum(char.isalpha() for char in text) > 1

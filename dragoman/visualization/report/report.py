@@ -4,8 +4,6 @@ The template engine escapes text from corpora and models. Such text has isolated
 or a URL. The page's policy allows the page's own style by its hash, and nothing else.
 """
 
-import base64
-import hashlib
 import platform
 import shlex
 from collections.abc import Sequence
@@ -13,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
@@ -22,10 +19,10 @@ from dragoman.errors import install_advice
 from dragoman.evaluation.checklists import PhenomenonCount, Translate, check_phenomena
 from dragoman.files import write_file
 from dragoman.text.charsets import replace_surrogates
-from dragoman.visualization.figures.figure import has_matplotlib
+from dragoman.visualization.arguments import has_matplotlib
+from dragoman.visualization.inspection.inspection import source_hash
 from dragoman.visualization.report.report_sentences import Alignment, ReportSentence, choose_sentences, clip_text
 from dragoman.visualization.report.run_facts import RunFacts, read_run
-from dragoman.visualization.report.run_figures import draw_lengths, draw_run, inline_svg
 
 REPORT = "report.html"
 
@@ -65,15 +62,17 @@ def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
     sentences: list[ReportSentence] = []
     findings: list[PhenomenonCount] = []
     if test is not None:
-        test = _replace_surrogates(test)
-        sources, references, outputs = test.sources, test.references, test.outputs
+        # Lone surrogates cannot be encoded in a page.
+        sides = (test.sources, test.references, test.outputs)
+        sources, references, outputs = (tuple(map(replace_surrogates, side)) for side in sides)
+        test = replace(test, sources=sources, references=references, outputs=outputs)
         sentences = choose_sentences(sources, references, outputs, test.alignment)
         languages = facts.card.src_lang, facts.card.tgt_lang
         findings = check_phenomena(sources, references, outputs, test.translate, *languages)
     style = "\n".join([_resource("report.css"), *(sentence.rules for sentence in sentences)])
     return _template().render(
         style=Markup(style),
-        style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        style_hash=source_hash(style),
         facts=facts,
         card=facts.card,
         title=f"{facts.card.src_lang or '?'} → {facts.card.tgt_lang or '?'}",
@@ -88,13 +87,6 @@ def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
         run=shlex.quote(str(facts.path)),
         machine=f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
     )
-
-
-def _replace_surrogates(test: ReportedTest) -> ReportedTest:
-    """Replace lone surrogates, which cannot be encoded in a page."""
-    sides = (test.sources, test.references, test.outputs)
-    sources, references, outputs = (tuple(map(replace_surrogates, side)) for side in sides)
-    return replace(test, sources=sources, references=references, outputs=outputs)
 
 
 def _tiles(facts: RunFacts, test: ReportedTest | None) -> list[tuple[str, str]]:
@@ -132,11 +124,16 @@ def _charts(facts: RunFacts) -> dict[str, Markup]:
     charts: dict[str, Markup] = {}
     if not has_matplotlib():
         return charts
+    from dragoman.visualization.report.run_figures import draw_lengths, draw_run, inline_svg
+
     sides = facts.card.src_lang or "source", facts.card.tgt_lang or "target"
-    lengths = partial(draw_lengths, facts.src_lengths, facts.tgt_lengths, *sides)
     for name, draw, text in (
         ("curves", partial(draw_run, facts.log), "Training curves by step"),
-        ("lengths", lengths, "Histograms of sentence lengths"),
+        (
+            "lengths",
+            partial(draw_lengths, facts.lengths, sides, facts.config.data.max_tokens),
+            "Histograms of sentence lengths",
+        ),
     ):
         for kind, columns in (("wide", 2), ("narrow", 1)):
             if figure := draw(columns=columns):
@@ -148,8 +145,7 @@ def _charts(facts: RunFacts) -> dict[str, Markup]:
 @lru_cache(maxsize=1)
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    filters: dict[str, Any] = {"count": lambda number: f"{number:,}", "share": lambda part: f"{part:.1%}"}
-    environment.filters |= filters
+    environment.filters |= {"count": "{:,}".format, "share": "{:.1%}".format}
     return environment.from_string(_resource("report.html"))
 
 

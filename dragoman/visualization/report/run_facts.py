@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,17 +36,11 @@ class TrainingLog:
 
 
 @dataclass(frozen=True, slots=True)
-class LengthHistogram:
-    """Histogram of training pairs by the number of tokens on one side: `counts` between `edges`."""
-
-    counts: tuple[int, ...]
-    edges: tuple[float, ...]
-    mean: float
-
-
-@dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The facts of a run for its report, except its sentences. Missing facts are None or empty."""
+    """The facts of a run for its report, except its sentences. Missing facts are empty.
+
+    `lengths` are the numbers of tokens of the training pairs, for the source and the target.
+    """
 
     path: Path
     config: Config
@@ -54,8 +48,7 @@ class RunFacts:
     card: Card
     log: TrainingLog
     cleaning: tuple[tuple[str, int, float], ...]
-    src_lengths: LengthHistogram | None
-    tgt_lengths: LengthHistogram | None
+    lengths: tuple[NDArray[np.int32], ...]
 
 
 def read_run(run: Path) -> RunFacts:
@@ -69,11 +62,10 @@ def read_run(run: Path) -> RunFacts:
     card = read_card(folder)
     train = open_stored_part(run, "train")
     rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
-    sides = (None, None) if train is None else (train.src_lengths, train.tgt_lengths)
-    src, tgt = (None if side is None else _length_histogram(side, config.data.max_tokens) for side in sides)
+    lengths = () if train is None else (train.src_lengths, train.tgt_lengths)
     # The report may be shared, so it leaves out paths of this machine.
     settings = dump_config(replace(config, data=read_settings(folder).data))
-    return RunFacts(run, config, settings, card, read_log(run / "log.jsonl"), tuple(rows), src, tgt)
+    return RunFacts(run, config, settings, card, read_log(run / "log.jsonl"), tuple(rows), lengths)
 
 
 def open_stored_part(run: Path, part: str) -> PairStore | None:
@@ -110,26 +102,13 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         return
-    yield from map(_event, lines)
-
-
-def _event(line: str) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return event if isinstance(event, dict) else {}
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = {}
+        yield event if isinstance(event, dict) else {}
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _length_histogram(lengths: Sequence[int] | NDArray[np.int32], most: int) -> LengthHistogram:
-    """A histogram of the lengths with at most 32 bars."""
-    values = np.asarray(lengths)
-    longest = max(1, min(int(values.max()), most))
-    width = max(1, math.ceil(longest / 32))
-    edges = np.arange(0.5, longest + width + 0.5, width)
-    counts, _ = np.histogram(values, edges)
-    return LengthHistogram(tuple(counts.tolist()), tuple(edges.tolist()), float(values.mean()))

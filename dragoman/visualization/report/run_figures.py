@@ -3,20 +3,22 @@
 Inline SVG works in pages with a strict content-security policy and a light and a dark mode.
 """
 
+import math
 import os
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+from numpy.typing import NDArray
 
 from dragoman.errors import DataError
-from dragoman.visualization.arguments import wrong_type
-from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, drawing_style, new_figure, svg_of
-from dragoman.visualization.report.run_facts import LengthHistogram, Points, TrainingLog, read_log
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from dragoman.visualization.arguments import path_of
+from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, new_figure, svg_of
+from dragoman.visualization.report.run_facts import Points, TrainingLog, read_log
 
 # Placeholder colours, which become the page's own: `color`, and the custom properties --soft and --line.
 INK, SOFT, LINE = "#010203", "#010204", "#010205"
@@ -40,7 +42,7 @@ PAGE_STYLE = {
 """For `drawing_style`: a figure in the page's colours with a transparent background."""
 
 
-def inline_svg(figure: "Figure", name: str, description: str) -> str:
+def inline_svg(figure: Figure, name: str, description: str) -> str:
     """The figure as an ``<svg>`` element for a page.
 
     Its ids start with `name`, which must be unique in the page. The element has no style elements or attributes, which
@@ -72,7 +74,7 @@ _PANELS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 _WIDTH, _NARROW = 9.2, 4.4
 
 
-def plot_run(run: str | os.PathLike[str]) -> "Figure":
+def plot_run(run: str | os.PathLike[str]) -> Figure:
     """Plot loss, perplexity, scores, learning rate and speed of a run over the steps, as its report shows them.
 
     Parameters
@@ -95,9 +97,7 @@ def plot_run(run: str | os.PathLike[str]) -> "Figure":
     --------
     >>> plot_run("run")
     """
-    if not isinstance(run, str | os.PathLike):
-        raise wrong_type("run", "a run or the name of its folder", run)
-    folder = Path(run)
+    folder = path_of("run", run, "a run or the name of its folder")
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder. Name the folder of a run, which `dragoman.train` has written.")
     figure = draw_run(read_log(folder / "log.jsonl"), style={})
@@ -106,19 +106,17 @@ def plot_run(run: str | os.PathLike[str]) -> "Figure":
     return figure
 
 
-def draw_run(log: TrainingLog, columns: int = 2, style: Mapping[str, Any] = PAGE_STYLE) -> "Figure | None":
+def draw_run(log: TrainingLog, columns: int = 2, style: Mapping[str, Any] = PAGE_STYLE) -> Figure | None:
     """Plot the curves of a log, one panel per quantity. None if the log is empty. One column fits a phone."""
     drawn = []
     for title, lines in _PANELS:
-        curves = [(name, getattr(log, kind).get(key, ())) for kind, key, name in lines]
-        if any(points for _, points in curves):
-            drawn.append((title, [(name, points) for name, points in curves if points]))
+        if curves := [(name, points) for kind, key, name in lines if (points := getattr(log, kind).get(key))]:
+            drawn.append((title, curves))
     if not drawn:
         return None
     columns = min(columns, len(drawn))
     rows = -(-len(drawn) // columns)
-    with drawing_style(style):
-        figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.3 * rows, rows, columns)
+    with new_figure(_WIDTH if columns == 2 else _NARROW, 2.3 * rows, rows, columns, style) as (figure, axes):
         for place, (title, panel) in zip(axes, drawn, strict=False):
             _draw(place, title, panel)
         for place in axes[len(drawn) :]:
@@ -128,7 +126,7 @@ def draw_run(log: TrainingLog, columns: int = 2, style: Mapping[str, Any] = PAGE
     return figure
 
 
-def _draw(axes: "Axes", title: str, curves: list[tuple[str, Points]]) -> None:
+def _draw(axes: Axes, title: str, curves: list[tuple[str, Points]]) -> None:
     for index, (name, points) in enumerate(curves):
         steps, values = zip(*points, strict=True)
         marker = "o" if len(points) < 12 else ""
@@ -150,10 +148,8 @@ def _draw(axes: "Axes", title: str, curves: list[tuple[str, Points]]) -> None:
         axes.legend(fontsize=8, loc="best")
 
 
-def _mark_powers(axes: "Axes", values: list[float]) -> None:
+def _mark_powers(axes: Axes, values: list[float]) -> None:
     """Use a logarithmic scale with ticks at powers of ten, and also at 2 and 5 if the range is small."""
-    from matplotlib.ticker import LogLocator
-
     between = (1.0,) if max(values) > 100 * min(values) else (1.0, 2.0, 5.0)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=between))
@@ -162,20 +158,23 @@ def _mark_powers(axes: "Axes", values: list[float]) -> None:
 
 
 def draw_lengths(
-    src: LengthHistogram | None, tgt: LengthHistogram | None, src_name: str, tgt_name: str, columns: int = 2
-) -> "Figure | None":
-    """Plot histograms of the training pairs by tokens, for source and target. None without data."""
-    sides = [(lengths, name) for lengths, name in ((src, src_name), (tgt, tgt_name)) if lengths is not None]
+    sides: Sequence[NDArray[np.int32]], names: Sequence[str], most: int, columns: int = 2
+) -> Figure | None:
+    """Plot histograms of the training pairs by tokens, up to `most`, for source and target. None without data.
+
+    A histogram has at most 32 bars.
+    """
     if not sides:
         return None
-    with drawing_style(PAGE_STYLE):
-        columns = min(columns, len(sides))
-        rows = -(-len(sides) // columns)
-        figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.1 * rows, rows, columns)
-        for index, (place, (lengths, name)) in enumerate(zip(axes, sides, strict=True)):
-            ink = PAGE_STYLE["text.color"]
-            draw_histogram(place, lengths.edges, lengths.counts, lengths.mean, COLORS[index], ink)
-            place.set_title(f"{name}: tokens per sentence (mean {lengths.mean:.1f})", parse_math=False)
+    rows = len(sides) // columns
+    with new_figure(_WIDTH if columns == 2 else _NARROW, 2.1 * rows, rows, columns, PAGE_STYLE) as (figure, axes):
+        for place, lengths, name, color in zip(axes, sides, names, COLORS, strict=False):
+            longest = max(1, min(int(lengths.max()), most))
+            width = max(1, math.ceil(longest / 32))
+            edges = np.arange(0.5, longest + width + 0.5, width)
+            counts, _ = np.histogram(lengths, edges)
+            draw_histogram(place, edges, counts, lengths.mean(), color, INK)
+            place.set_title(f"{name}: tokens per sentence (mean {lengths.mean():.1f})", parse_math=False)
             place.margins(x=0.02)
         for place in axes[::columns]:
             place.set_ylabel("training pairs")

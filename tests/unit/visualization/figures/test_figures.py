@@ -26,7 +26,7 @@ from dragoman.training.step.optimizer import learning_rate
 from dragoman.visualization.figures.attention_figures import plot_heads
 from dragoman.visualization.figures.figure import png_of, svg_of
 from dragoman.visualization.inspection.attributions import decode_weights, encode_weights
-from dragoman.visualization.inspection.inspection import ATTENTION_KINDS, Inspection, PackedAttention, Side
+from dragoman.visualization.inspection.inspection import KIND_NAMES, Inspection, PackedAttention, Side
 from dragoman.visualization.inspection.inspector import inspect_text
 from dragoman.visualization.report.run_figures import INK, LINE
 
@@ -122,7 +122,7 @@ def test_heads_of_any_shape_have_readable_labels(num_queries: int, num_keys: int
 
 def test_heads_of_a_text_are_those_of_its_inspection(trained: Model) -> None:
     inspection = inspect_text(trained, "one two three")
-    for kind in ATTENTION_KINDS:
+    for kind in KIND_NAMES:
         figure = visualization.plot_heads(trained, "one two three", layer=2, kind=kind)
         weights = decode_weights(inspection.of_kind(kind))
         np.testing.assert_allclose(image_of(figure.axes[1]), weights[1, 1], atol=0.005)

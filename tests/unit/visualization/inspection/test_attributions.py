@@ -66,7 +66,7 @@ def test_gradients_of_parameters_stay_none(trained: Model) -> None:
 
 
 def test_attributions_are_shares_of_words(trained: Model) -> None:
-    links = torch.tensor([[0.5, 0.25, 0.1, 0.05], [0.3, 0.15, 0.1, 0.15], [0.0, 0.0, 0.3, 0.6]])
+    links = np.array([[0.5, 0.25, 0.1, 0.05], [0.3, 0.15, 0.1, 0.15], [0.0, 0.0, 0.3, 0.6]])
     opinions = compute_attributions(trained.transformer, SRC, TGT, (SRC_WORDS, TGT_WORDS), links)
     assert opinions.attention[1] == pytest.approx((0.0, 1 / 3, 2 / 3), abs=1e-3)
     assert opinions.attention[0] == pytest.approx((0.5, 0.375, 0.125), abs=1e-3)

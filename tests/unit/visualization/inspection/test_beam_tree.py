@@ -6,7 +6,7 @@ import torch
 from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.full_passes import FullPasses
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.text.tokenization.control_ids import EOS_ID
 from dragoman.visualization.inspection.beam_tree import trace_search
 
@@ -20,8 +20,8 @@ def test_tracing_keeps_the_result_and_the_tree_contains_the_best(
     trained: Model, src: list[int], beam_size: int, min_tokens: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4, min_tokens=min_tokens)
-    model, tokenizer = FullPasses(trained.transformer), trained.tokenizers.tgt
-    hypotheses, nodes = trace_search(model, src, settings, tokenizer)
+    model, tokenizer = FastModel(trained.transformer), trained.tokenizers.tgt
+    hypotheses, nodes = trace_search(trained, src, settings)
     ids = torch.tensor([[*src, EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings)[0]
     best = [node for node in nodes if node.best]
@@ -33,7 +33,7 @@ def test_tracing_keeps_the_result_and_the_tree_contains_the_best(
 
 def test_parents_were_kept_and_pruned_nodes_are_less_likely(trained: Model) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=6)
-    _, nodes = trace_search(FullPasses(trained.transformer), SOURCES[2], settings, trained.tokenizers.tgt)
+    _, nodes = trace_search(trained, SOURCES[2], settings)
     for node in nodes:
         if node.parent >= 0:
             parent = nodes[node.parent]
@@ -54,7 +54,7 @@ def test_parents_were_kept_and_pruned_nodes_are_less_likely(trained: Model) -> N
 
 def test_nodes_in_the_final_beam_are_open(trained: Model) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=0, min_tokens=8)
-    hypotheses, nodes = trace_search(FullPasses(trained.transformer), SOURCES[2], settings, trained.tokenizers.tgt)
+    hypotheses, nodes = trace_search(trained, SOURCES[2], settings)
     assert not hypotheses[0].finished
     last = max(node.position for node in nodes)
     assert [node.state for node in nodes if node.position == last][:3] == ["open"] * 3
@@ -64,7 +64,7 @@ def test_nodes_in_the_final_beam_are_open(trained: Model) -> None:
 
 def test_a_beam_of_one_keeps_one_node_per_step(trained: Model) -> None:
     settings = replace(trained.config.inference, beam_size=1, n_best=1)
-    _, nodes = trace_search(FullPasses(trained.transformer), [5, 6], settings, trained.tokenizers.tgt)
+    _, nodes = trace_search(trained, [5, 6], settings)
     assert all(node.best for node in nodes if node.state == "kept")
 
 
@@ -74,11 +74,11 @@ def test_forced_tokens_are_in_the_tree_beside_the_best_tokens(
     trained: Model, prefix: list[int], beam_size: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4)
-    model, tokenizer = FullPasses(trained.transformer), trained.tokenizers.tgt
-    hypotheses, nodes = trace_search(model, SOURCES[0], settings, tokenizer, prefix)
+    model, tokenizer = FastModel(trained.transformer), trained.tokenizers.tgt
+    hypotheses, nodes = trace_search(trained, SOURCES[0], settings, prefix)
     ids = torch.tensor([[*SOURCES[0], EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings, [prefix])[0]
-    _, free = trace_search(model, SOURCES[0], settings, tokenizer)
+    _, free = trace_search(trained, SOURCES[0], settings)
     best = [node for node in nodes if node.best]
     expected = [*hypotheses[0].ids, *([EOS_ID] if hypotheses[0].finished else [])]
     assert [node.token for node in best] == tokenizer.tokens(expected)

@@ -1,5 +1,6 @@
 import numpy as np
 
+from dragoman.config import Config, DataSettings
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.inspection.inspection import Note, Side
 from dragoman.visualization.inspection.notes import find_notes, length_notes
@@ -65,5 +66,7 @@ def test_unknown_words_are_noted() -> None:
 
 
 def test_length_limits_are_noted() -> None:
-    assert [note.kind for note in length_notes(30, 24, finished=False)] == ["long", "cut"]
-    assert length_notes(24, 24, finished=True) == ()
+    config = Config(data=DataSettings(max_tokens=24))
+    long, short = side("a " * 30), side("a " * 24)
+    assert [note.kind for note in length_notes(long, short, config, finished=False)] == ["long", "cut"]
+    assert list(length_notes(short, long, config, finished=True)) == []

@@ -278,11 +278,13 @@ def test_complete_lines_of_a_truncated_log_are_read(tmp_path: Path) -> None:
 
 def test_histograms_count_every_pair(run: Path) -> None:
     facts, store = read_run(run), open_stored_part(run, "train")
-    for lengths, values in ((facts.src_lengths, store.src_lengths), (facts.tgt_lengths, store.tgt_lengths)):
-        assert sum(lengths.counts) == len(store) == facts.card.train_pairs
-        assert lengths.mean == pytest.approx(values.mean())
-        assert len(lengths.counts) <= 32
-    assert draw_lengths(None, None, "a", "b") is None
+    figure = draw_lengths(facts.lengths, ("a", "b"), facts.config.data.max_tokens)
+    for axes, values in zip(figure.axes, (store.src_lengths, store.tgt_lengths), strict=True):
+        counts = [bar.get_height() for bar in axes.patches]
+        assert sum(counts) == len(store) == facts.card.train_pairs
+        assert axes.get_title(loc="left").endswith(f"(mean {values.mean():.1f})")
+        assert len(counts) <= 32
+    assert draw_lengths((), ("a", "b"), 100) is None
     assert facts.cleaning[0][0] == "read"
     assert facts.cleaning[0][1] == sum(count for name, count, _ in facts.cleaning[1:])
 
