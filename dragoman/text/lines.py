@@ -40,6 +40,11 @@ _OTHER_FILES = {
     b"SQLite f": "a database",
 }
 """First bytes of files that people name by mistake, and what such a file is."""
+_PROBLEMS: dict[type[OSError], str] = {
+    IsADirectoryError: "is a directory, not a file. Name a file inside it.",
+    FileNotFoundError: "does not exist. Check the name and the working directory.",
+    PermissionError: "cannot be read: permission denied. Change its permissions.",
+}
 _SPACE = re.compile(r"[ \t\r\n]+")
 
 
@@ -66,7 +71,11 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
     DataError
         If the file cannot be read, is a damaged gzip file, or is not text.
     """
-    with _open(path) as raw, open_stream(raw, str(path), encoding) as stream:
+    try:
+        file = io.FileIO(path)
+    except OSError as error:
+        raise _unreadable_error(str(path), error) from None
+    with io.BufferedReader(file, _BUFFER_BYTES) as raw, open_stream(raw, str(path), encoding) as stream:
         yield stream
 
 
@@ -74,7 +83,10 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
 def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[BinaryIO]:
     """`open_bytes` for an open stream. Waits for its first bytes. `name` is the stream's name in errors."""
     raw = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
-    start = _start_of(raw, name)
+    try:
+        start = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
+    except OSError as error:
+        raise _unreadable_error(name, error) from None
     for magic, kind in _OTHER_FILES.items():
         if start.startswith(magic):
             raise DataError(
@@ -92,28 +104,9 @@ def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[Bin
         raise DataError(problem) from None
 
 
-def _open(path: Path) -> io.BufferedReader:
-    if path.is_dir():
-        raise DataError(f"{path} is a directory, not a file. Name a file inside it.")
-    try:
-        return io.BufferedReader(io.FileIO(path), _BUFFER_BYTES)
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist. Check the name and the working directory.") from None
-    except PermissionError:
-        raise DataError(f"{path} cannot be read: permission denied. Change its permissions.") from None
-    except OSError as error:
-        raise _unreadable_error(str(path), error) from None
-
-
-def _start_of(raw: io.BufferedReader, name: str) -> bytes:
-    try:
-        return raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
-    except OSError as error:
-        raise _unreadable_error(name, error) from None
-
-
 def _unreadable_error(name: str, error: OSError) -> DataError:
-    return DataError(f"{name} cannot be read: {error.strerror or error}. Check the file and its disk.")
+    problem = f"cannot be read: {error.strerror or error}. Check the file and its disk."
+    return DataError(f"{name} {_PROBLEMS.get(type(error), problem)}")
 
 
 def refuse_utf16(start: bytes, name: str) -> None:

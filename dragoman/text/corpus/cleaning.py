@@ -29,7 +29,8 @@ from dragoman.text.corpus.splitting import (
     fingerprints,
     source_fingerprints,
 )
-from dragoman.text.tokenization.encoding import EncodedChunk, PairEncoder
+from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk
+from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 
 _Mask = NDArray[np.bool_]
 
@@ -80,7 +81,9 @@ class Cleaner:
         self._seen = FingerprintSet()
         self._decided: list[NDArray[np.uint8]] = []
 
-    def clean(self, pairs: Iterable[SentencePair], encoder: PairEncoder) -> Iterator[EncodedChunk]:
+    def clean(
+        self, pairs: Iterable[SentencePair], encoder: BatchEncoderPair | ProcessEncoderPair
+    ) -> Iterator[EncodedChunk]:
         """The pairs that all rules keep, in order, with their ids. Counts every removed pair in `report`."""
         for chunk in encoder.encode_chunks(self._kept(pairs)):
             keep = self.keep_lengths(chunk.src.lengths, chunk.tgt.lengths)

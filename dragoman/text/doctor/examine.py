@@ -24,7 +24,6 @@ from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.findings import (
     IDENTICAL,
-    MOST_EXAMPLES,
     SAME_LINE,
     CorpusFinding,
     Examination,
@@ -103,9 +102,8 @@ def check_corpus(
     """
     tallies, counter, report, sample = Tallies(), SizeCounter(), ReadReport(), _Sample(LANGUAGE_SAMPLE_LINES)
     for chunk in chunks(corpus.pairs(report), _CHUNK_PAIRS):
-        tallies.add(chunk)
-        counter.add(chunk)
-        sample.add(chunk)
+        for each in (tallies, counter, sample):
+            each.add(chunk)
         count_items(len(chunk))
     if with_languages:
         _check_languages(corpus, sample, note)
@@ -209,11 +207,9 @@ class _Pass:
     def __init__(self, pairs: Iterable[SentencePair], total: int, held_out: Mapping[str, Corpus]) -> None:
         self.tallies, self.sample = Tallies(), _Sample(_SAMPLE_PAIRS, total)
         self._repeated, self._ambiguous = Tally(), Tally()
-        sets = {name: list(other.pairs()) for name, other in held_out.items()}
         # The targets too, because the sides of a set may be swapped: then its targets are in the training sources.
-        self._texts_of = {
-            name: [pair.src for pair in pairs] + [pair.tgt for pair in pairs] for name, pairs in sets.items()
-        }
+        sets = {name: [(pair.src, pair.tgt) for pair in other.pairs()] for name, other in held_out.items()}
+        self._texts_of = {name: [pair[side] for side in (0, 1) for pair in pairs] for name, pairs in sets.items()}
         self._overlaps = {name: Overlap(texts) for name, texts in self._texts_of.items()}
         seen, seen_sources = FingerprintSet(), FingerprintSet()
         for chunk in chunks(pairs, _CHUNK_PAIRS):
@@ -223,10 +219,8 @@ class _Pass:
             new_pair = seen.add(fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in chunk))
             new_source = seen_sources.add(fingerprints(sources))
             filled = np.array([bool(pair.src.strip() and pair.tgt.strip()) for pair in chunk])
-            for place in (~new_pair & filled).nonzero()[0].tolist():
-                self._repeated.add(before + place + 1)
-            for place in (new_pair & ~new_source & filled).nonzero()[0].tolist():
-                self._ambiguous.add(before + place + 1)
+            self._repeated.add(*(before + 1 + np.flatnonzero(~new_pair & filled)).tolist())
+            self._ambiguous.add(*(before + 1 + np.flatnonzero(new_pair & ~new_source & filled)).tolist())
             for overlap in self._overlaps.values():
                 overlap.add(sources)
             self.sample.add(chunk)
@@ -249,40 +243,39 @@ class _Pass:
             part = slice(size, None) if is_swapped else slice(size)
             texts, exact, near = texts[part], exact[part], near[part]
             side, where = ("targets", "training sources") if is_swapped else ("sources", "the training text")
-            hint = f"The sides of the {name} set seem to be swapped: swap its files, then check again."
-            for kind, found, message, advice in (
+            exactly = (
+                f"are in {where}",
                 (
-                    LEAK,
-                    exact,
-                    f"{side} of the {name} set are in {where}",
-                    hint
+                    f"The sides of the {name} set seem to be swapped: swap its files, then check again."
                     if is_swapped
                     else f"Training skips them if you name the {name} set there too (`--data.{name}`, or "
-                    f"`--data.{name}-src` and `--data.{name}-tgt`). Otherwise remove them.",
+                    f"`--data.{name}-src` and `--data.{name}-tgt`). Otherwise remove them."
                 ),
-                (
-                    NEAR_LEAK,
-                    near * (exact == 0),
-                    f"{side} of the {name} set differ from a training source by one word, case or punctuation",
-                    "Remove these training pairs, or score without the sources: `dragoman evaluate --train`.",
-                ),
-            ):
-                rows = found.nonzero()[0].tolist()
+            )
+            nearly = (
+                "differ from a training source by one word, case or punctuation",
+                "Remove these training pairs, or score without the sources: `dragoman evaluate --train`.",
+            )
+            for kind, found, said in ((LEAK, exact, exactly), (NEAR_LEAK, near * (exact == 0), nearly)):
+                rows = np.flatnonzero(found).tolist()
                 if rows:
-                    first, share = rows[:MOST_EXAMPLES], len(rows) / size
-                    serious = kind == LEAK and share >= _SERIOUS_LEAK
-                    lines = tuple(row + 1 for row in first)
-                    shown = tuple(f"{name} {row + 1}, training {found[row]}: {shorten(texts[row])}" for row in first)
-                    yield CorpusFinding(kind, message, advice, len(rows), share, lines, serious, shown)
+                    serious = kind == LEAK and len(rows) >= _SERIOUS_LEAK * size
+                    leak = Tally.of([row + 1 for row in rows]).finding(
+                        kind, f"{side} of the {name} set {said[0]}", said[1], size, serious
+                    )
+                    shown = (
+                        f"{name} {line}, training {found[line - 1]}: {shorten(texts[line - 1])}" for line in leak.lines
+                    )
+                    yield replace(leak, preview=tuple(shown))
 
 
 def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
     """The number of lines of each file, and findings for files that are not UTF-8."""
     counts, findings = [], []
     languages = (corpus.src_lang, corpus.tgt_lang)
+    if corpus.format == "tmx":  # an XML file declares its encoding
+        return [0], []
     for side, path in enumerate(corpus.paths):
-        if corpus.format == "tmx":  # an XML file declares its encoding
-            return [0], []
         bad = Tally()
         reading = read_lines(path, encoding=corpus.encoding, on_invalid="replace", report_invalid=bad.add)
         count = sum(1 for _ in reading)
@@ -299,17 +292,16 @@ def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
 
 def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
     """Message and advice for a file that is not UTF-8. They name one encoding only if the guess is certain."""
-    names = [reading.encoding for reading in guess.readings]
+    said, names = f"lines of {path} are not UTF-8", [reading.encoding for reading in guess.readings]
     if guess.is_utf8:
-        message = f"lines of {path} are not UTF-8, but its other lines are: they are damaged or in another encoding"
-        return message, "Correct or remove these lines: no single encoding fits the whole file."
+        advice = "Correct or remove these lines: no single encoding fits the whole file."
+        return f"{said}, but its other lines are: they are damaged or in another encoding", advice
+    if not names:
+        return f"{said}, and no other encoding fits", "Find out how the file was made, and save it again as UTF-8."
     if len(names) == 1:
-        return f"lines of {path} are not UTF-8, but {names[0]}", f"Read it with `--encoding {names[0].lower()}`."
-    if names:
-        message = f"lines of {path} are not UTF-8; several encodings are possible: {', '.join(names)}"
-        return message, "Choose the one whose line above reads correctly, and set it with `--encoding`."
-    message = f"lines of {path} are not UTF-8, and no other encoding fits"
-    return message, "Find out how the file was made, and save it again as UTF-8."
+        return f"{said}, but {names[0]}", f"Read it with `--encoding {names[0].lower()}`."
+    advice = "Choose the one whose line above reads correctly, and set it with `--encoding`."
+    return f"{said}; several encodings are possible: {', '.join(names)}", advice
 
 
 def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> list[CorpusFinding]:

@@ -54,11 +54,10 @@ class Tally:
         """The tally of cases in these lines."""
         return Tally(len(lines), list(lines[:MOST_EXAMPLES]))
 
-    def add(self, line: int) -> None:
-        """Count one case."""
-        self.count += 1
-        if len(self.lines) < MOST_EXAMPLES:
-            self.lines.append(line)
+    def add(self, *lines: int) -> None:
+        """Count the cases in these lines."""
+        self.count += len(lines)
+        self.lines += lines[: MOST_EXAMPLES - len(self.lines)]
 
     def finding(self, kind: str, message: str, advice: str, total: int, serious: bool = False) -> CorpusFinding:
         """The finding that these cases are, among `total` pairs."""
@@ -85,12 +84,10 @@ class Examination:
         return tuple(finding for finding in self.findings if finding.serious)
 
     def __repr__(self) -> str:
-        blocks = [f"{self.name}\n{_size(self)}", *map(_block, self.findings)]
+        last = "No finding is serious: you can train on this corpus."
         if self.serious:
-            blocks.append("Fix the findings marked WRONG before you train on this corpus.")
-        else:
-            blocks.append("No finding is serious: you can train on this corpus.")
-        return "\n\n".join(blocks)
+            last = "Fix the findings marked WRONG before you train on this corpus."
+        return "\n\n".join([f"{self.name}\n{_size(self)}", *map(_block, self.findings), last])
 
     def _repr_html_(self) -> str:
         rows = [
@@ -106,13 +103,9 @@ def _size(examination: Examination) -> str:
     if all(examination.characters):
         means = [characters / examination.pairs for characters in examination.characters]
         parts.append(f"{means[0]:.0f} and {means[1]:.0f} characters on average")
-        parts += _describe_sides("languages", examination.languages)
-        parts += _describe_sides("scripts", examination.scripts)
+        for name, (src, tgt) in (("languages", examination.languages), ("scripts", examination.scripts)):
+            parts += [f"{name} {src or '?'} and {tgt or '?'}"] if src or tgt else []
     return "; ".join(parts)
-
-
-def _describe_sides(name: str, sides: tuple[str, str]) -> list[str]:
-    return [f"{name} {sides[0] or '?'} and {sides[1] or '?'}"] if any(sides) else []
 
 
 def _block(finding: CorpusFinding) -> str:
@@ -220,16 +213,16 @@ class Tallies:
         self._usual[1] += sum(tgt for _, tgt in usual)
         scale = self._usual[1] / max(self._usual[0], 1)
         for line, (src, tgt) in enumerate(zip(*sides, strict=True), start=self.pairs + 1):
-            self._add(line, src, tgt, scale)
             for tally, pattern in suspects:
                 if pattern.search(src) or pattern.search(tgt):
                     tally.add(line)
+            if not src or not tgt or src.isspace() or tgt.isspace():
+                self.kinds[EMPTY].add(line)
+            else:
+                self._compare_sides(line, src, tgt, scale)
         self.pairs += len(chunk)
 
-    def _add(self, line: int, src: str, tgt: str, scale: float) -> None:
-        if not src or not tgt or src.isspace() or tgt.isspace():
-            self.kinds[EMPTY].add(line)
-            return
+    def _compare_sides(self, line: int, src: str, tgt: str, scale: float) -> None:
         if src == tgt:
             self.kinds[IDENTICAL].add(line)
         sizes = len(src) * scale, len(tgt)

@@ -45,7 +45,7 @@ def language_findings(
     """
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
-    found = _languages_of_sides(sides, declared)
+    found = [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
     # The detector cannot judge a side in a language that it does not know.
     main = [side.language if not code or can_detect(code) else "" for side, code in zip(found, declared, strict=True)]
     findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample), swap_advice)
@@ -70,9 +70,9 @@ def mismatches(
 
     `sample` has line numbers and pairs. `swap_advice` tells how to swap the sides of this corpus.
     """
-    sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
-    found = _languages_of_sides(sides, declared)
-    return _mixtures(sample, declared) or _contradictions(found, declared, len(sample), swap_advice)
+    src = language_of_side([pair.src for _, pair in sample], declared[0])
+    tgt = language_of_side([pair.tgt for _, pair in sample], declared[1])
+    return _mixtures(sample, declared) or _contradictions((src, tgt), declared, len(sample), swap_advice)
 
 
 def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
@@ -101,7 +101,8 @@ def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, s
             untranslated = other == wanted[1 - side]
             message = f"sampled {name} sides are in {name_with_code(other)}, not in {language_name(declared[side])}"
             advice = "Remove the untranslated pairs." if untranslated else "Remove them, or train a model per language."
-            findings.append(_mixture(LANGUAGE, message, advice, lines, len(pairs)))
+            serious = count / len(pairs) >= _SERIOUS_SHARE
+            findings.append(Tally.of(lines).finding(LANGUAGE, message, advice, len(pairs), serious))
     return findings
 
 
@@ -124,15 +125,6 @@ def _swapped_pairs(
 
 def _is_mixture(count: int, total: int) -> bool:
     return _MIXED_SHARE <= count / total < _NEARLY_ALL
-
-
-def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: int) -> CorpusFinding:
-    return Tally.of(lines).finding(kind, message, advice, total, serious=len(lines) / total >= _SERIOUS_SHARE)
-
-
-def _languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
-    """The detected languages of both sides."""
-    return [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
 
 
 def _contradictions(
@@ -178,7 +170,7 @@ _PREVIEW_PAIRS = 2
 def comparison_findings(
     sides: Sides, names: tuple[str, str], found: SideComparison, num_src: int, num_tgt: int
 ) -> Iterator[CorpusFinding]:
-    """A finding if the sides are unrelated, and one finding for each slide."""
+    """A finding if the sides are unrelated, and one for each slide, which counts the lines up to the next slide."""
     if not found.related:
         message = "the sides are unrelated: a line matches its own partner no better than any other line"
         advice = (
@@ -189,15 +181,8 @@ def comparison_findings(
         pairs = enumerate(islice(zip(*sides(), strict=False), _PREVIEW_PAIRS), 1)
         preview = tuple(f"{number} | {number}  {' | '.join(map(shorten, texts))}" for number, texts in pairs)
         yield CorpusFinding(UNRELATED, message, advice, count, count / num_src, (1,), serious=True, preview=preview)
-    yield from _slide_findings(sides, names, found.slides, num_src, num_tgt)
-
-
-def _slide_findings(
-    sides: Sides, names: tuple[str, str], slides: Sequence[Slide], num_src: int, num_tgt: int
-) -> Iterator[CorpusFinding]:
-    """One finding for each slide. It counts the lines up to the next slide."""
-    ends = [*(slide.line for slide in slides[1:]), num_src + 1]
-    for slide, end in zip(slides, ends, strict=False):
+    ends = [*(slide.line for slide in found.slides[1:]), num_src + 1]
+    for slide, end in zip(found.slides, ends, strict=False):
         jump = slide.after - slide.before
         longer, shorter = names[::-1] if jump > 0 else names
         lines = f"{abs(jump):,} line{'s' if abs(jump) > 1 else ''}"

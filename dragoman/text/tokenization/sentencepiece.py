@@ -36,7 +36,6 @@ _MAX_PIECE_CHARACTERS = 1000
 _LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
 _SPACES = re.compile(" {2,}")
 _BYTES = {byte_token(byte): byte for byte in range(256)}
-_INVISIBLE = frozenset(CONTROL_TOKENS)
 
 
 def is_language(token: str) -> bool:
@@ -77,8 +76,11 @@ class SentencePieceTokenizer:
         self.model = model
         self.vocabulary = tuple(vocabulary)
         _check(model, self.vocabulary)
-        self._map = character_map(model.character_map)
-        self._library = Tokenizer(_unigram(model.pieces) if model.algorithm == "unigram" else _bpe(model.pieces))
+        self._map = _cached_map(model.character_map)
+        # The unknown piece has the lowest score, from which the score of unknown characters follows.
+        scored = [(_UNKNOWN, min(score for _, score in model.pieces)), *model.pieces]
+        is_unigram = model.algorithm == "unigram"
+        self._library = Tokenizer(models.Unigram(scored, 0, False) if is_unigram else _bpe(model.pieces))
         self._ids = {token: index for index, token in enumerate(self.vocabulary) if index >= _NUM_CONTROLS}
         self._piece_ids = [_UNK_ID, *(self._ids.get(piece, _UNK_ID) for piece, _ in model.pieces)]
 
@@ -119,7 +121,7 @@ class SentencePieceTokenizer:
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids, without spaces at its ends. Bytes that form no character become U+FFFD."""
         tokens = [self.vocabulary[index] for index in ids]
-        shown = [token for token in tokens if token not in _INVISIBLE]
+        shown = [token for token in tokens if token not in CONTROL_TOKENS]
         joined = "".join(_with_bytes(shown) if self.model.byte_fallback else shown)
         return joined.replace(SPACE_SYMBOL, " ").strip()
 
@@ -187,22 +189,13 @@ def _check(model: PieceModel, vocabulary: Sequence[str]) -> None:
         raise ValueError("it has a score that is not finite")
 
 
-def _unigram(pieces: Sequence[tuple[str, float]]) -> models.Unigram:
-    """A unigram model. The unknown piece keeps the lowest score, from which the score of unknown characters follows."""
-    lowest = min(score for _, score in pieces)
-    return models.Unigram([(_UNKNOWN, lowest), *pieces], 0, False)
-
-
 def _bpe(pieces: Sequence[tuple[str, float]]) -> models.BPE:
     """A BPE model with a merge for every way to join two pieces to a third, in the order of falling scores."""
     ids = {_UNKNOWN: 0} | {piece: index for index, (piece, _) in enumerate(pieces, start=1)}
-    ranked = sorted(pieces, key=lambda one: -one[1])
-    merges = [(left, right) for piece, _ in ranked for left, right in _halves(piece) if left in ids and right in ids]
+    ranked = [piece for piece, _ in sorted(pieces, key=lambda one: -one[1])]
+    halves = ((piece[:place], piece[place:]) for piece in ranked for place in range(1, len(piece)))
+    merges = [(left, right) for left, right in halves if left in ids and right in ids]
     return models.BPE(ids, merges, unk_token=_UNKNOWN, fuse_unk=True)
-
-
-def _halves(piece: str) -> Iterator[tuple[str, str]]:
-    return ((piece[:place], piece[place:]) for place in range(1, len(piece)))
 
 
 def _with_bytes(tokens: Iterable[str]) -> Iterator[str]:
@@ -223,17 +216,10 @@ _NOWHERE = -1
 _MAX_STEPS = 2_000_000
 
 
-@lru_cache(maxsize=4)
-def character_map(precompiled: bytes) -> "CharacterMap":
-    """The map in these bytes, cached because both sides of a model usually share it."""
-    return CharacterMap(precompiled)
-
-
 class CharacterMap:
     """Replaces characters, longest match first. Raises ValueError for bytes that are not a valid map."""
 
-    def __init__(self, precompiled: bytes = b"") -> None:
-        self.precompiled = precompiled
+    def __init__(self, precompiled: bytes) -> None:
         size = int.from_bytes(precompiled[:4], "little")
         if precompiled and (size % 4 or not 0 < size < len(precompiled) - 4):
             raise ValueError("its character map is cut off")
@@ -265,6 +251,10 @@ class CharacterMap:
         if end < 0:
             raise ValueError("its character map points outside itself")
         return _decode(self._replacements[start:end])
+
+
+_cached_map = lru_cache(maxsize=4)(CharacterMap)
+"""The map in some bytes, cached because both sides of a model usually share it."""
 
 
 class _Trie:
