@@ -10,7 +10,8 @@ time.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,39 @@ class MarkedText(NamedTuple):
 
     text: str
     markers: tuple[Marker, ...]
+
+
+@dataclass(slots=True)
+class MarkedDocument:
+    """A document as a list of parts: strings are kept, texts are translated, and documents are parts of this one.
+
+    `finish` is applied to the translated document, for example to wrap its lines.
+    """
+
+    parts: list["str | MarkedText | MarkedDocument"] = field(default_factory=list)
+    finish: Callable[[str], str] = str
+
+    @property
+    def texts(self) -> list[MarkedText]:
+        """The texts to translate, in order."""
+        others = [part for part in self.parts if not isinstance(part, str)]
+        return [text for one in others for text in (one.texts if isinstance(one, MarkedDocument) else [one])]
+
+    @property
+    def num_pieces(self) -> int:
+        """The number of parts and markers, which all take memory."""
+        return len(self.parts) + sum(len(text.markers) for text in self.texts)
+
+    def with_translations(self, translations: Iterable[str]) -> str:
+        """The document with its texts replaced. Translations must have their markers, and be escaped in markup."""
+        following = iter(translations)
+        return self.finish("".join(_translated(part, following) for part in self.parts))
+
+
+def _translated(part: str | MarkedText | MarkedDocument, following: Iterator[str]) -> str:
+    if isinstance(part, MarkedDocument):
+        return part.with_translations(following)
+    return part if isinstance(part, str) else next(following)
 
 
 class AlignedPart(NamedTuple):

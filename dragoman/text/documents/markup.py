@@ -7,12 +7,12 @@ translated one by one and each tag stays in place.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape, unescape
 from itertools import zip_longest
 
 from dragoman.languages import main_language
-from dragoman.text.documents.markers import MarkedText, Marker
+from dragoman.text.documents.markers import MarkedDocument, MarkedText, Marker
 from dragoman.text.documents.placeholders import Placeholder, remove_placeholders
 from dragoman.text.documents.tags import Tag, tags_of
 
@@ -70,33 +70,12 @@ class MarkupRules:
             return tag not in self.splitting_tags
         return tag in _INLINE or tag not in _BLOCK
 
-    def is_empty(self, tag: str) -> bool:
-        """Whether the element has no content and no end tag."""
-        return not self.xml and tag in _VOID
-
     def leaves_alone(self, tag: Tag) -> bool:
         """Whether the content of the element with this start tag must not be translated."""
         if tag.name in self.ignore_tags or (not self.xml and tag.name in _LEFT_ALONE):
             return True
         known = dict(tag.attributes)
         return known.get("translate", "").lower() == "no" or "notranslate" in known.get("class", "").split()
-
-
-@dataclass(slots=True)
-class MarkedPage:
-    """A page as a list of parts: strings are kept, each `MarkedText` is translated."""
-
-    parts: list[str | MarkedText] = field(default_factory=list)
-
-    @property
-    def texts(self) -> list[MarkedText]:
-        """The texts to translate, in order."""
-        return [part for part in self.parts if isinstance(part, MarkedText)]
-
-    def with_translations(self, translations: Sequence[str]) -> str:
-        """The page with its texts replaced. Translations must have their markers and be escaped."""
-        following = iter(translations)
-        return "".join(part if isinstance(part, str) else next(following) for part in self.parts)
 
 
 def escape_text(text: str) -> str:
@@ -112,9 +91,9 @@ def _unescape(text: str) -> str:
         return text
 
 
-def read_markup(page: str, rules: MarkupRules) -> MarkedPage:
+def read_markup(page: str, rules: MarkupRules) -> MarkedDocument:
     """Split a page into blocks. Never fails, and the parts joined are the page. Time is linear in its length."""
-    found = MarkedPage()
+    found = MarkedDocument()
     block: list[Tag] = []
     for event in _with_elements_left_alone(_events(page, rules), rules):
         is_comment = event.kind == "other" and event.raw.startswith("<!--") and event.raw.endswith("-->")
@@ -173,7 +152,7 @@ def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
 def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iterator[Tag]:
     """The same events, with each untranslated element and each element without content as one "empty" event."""
     for event in events:
-        if event.kind == "start" and rules.is_empty(event.name):
+        if event.kind == "start" and not rules.xml and event.name in _VOID:
             yield event._replace(kind="empty")
             continue
         if event.kind != "start" or not rules.leaves_alone(event):
@@ -189,7 +168,7 @@ def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iter
         yield Tag("empty", "".join(parts), event.name)
 
 
-def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
+def _add_block(events: Sequence[Tag], found: MarkedDocument) -> None:
     if not any(event.kind == "text" and any(map(str.isalpha, _unescape(event.raw))) for event in events):
         found.parts.append("".join(event.raw for event in events))
         return
@@ -203,7 +182,7 @@ def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
     found.parts += [lead.group() if lead else "", marked, trail[len(trail.rstrip(" \t\n\r\f")) :]]
 
 
-def _add_run(event: Tag, found: MarkedPage) -> None:
+def _add_run(event: Tag, found: MarkedDocument) -> None:
     """Add one event of a badly nested block: a text with letters is translated, all else is kept."""
     text = event.raw.strip(" \t\n\r\f")
     plain = _SPACE.sub(" ", _unescape(text))
