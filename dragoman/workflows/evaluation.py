@@ -24,7 +24,6 @@ from dragoman.text.corpus.opening import (
     check_direction,
     format_of,
     has_both_sides,
-    holds_pairs,
     open_aligned,
     open_corpus,
     read_side,
@@ -252,7 +251,7 @@ def read_test(
     if first == second and all(known) and has_both_sides(paths[0]):
         src, tgt = (list(texts_of_side(paths[0], side, *known, layout)) for side in sides)
         return EvaluationTexts(src, tgt, *known)
-    if first == second or not any(map(holds_pairs, paths)):
+    if first == second or not any(map(format_of, paths)):
         is_one = first == second
         corpus = open_corpus(first, layout=layout) if is_one else open_aligned(*paths, encoding=layout.encoding)
         pairs = list(corpus.pairs())

@@ -21,14 +21,8 @@ from numpy.typing import NDArray
 
 from dragoman.config import DataSettings
 from dragoman.records import SentencePair
-from dragoman.text.corpus.splitting import (
-    Fingerprints,
-    FingerprintSet,
-    HeldOut,
-    chunks,
-    fingerprints,
-    source_fingerprints,
-)
+from dragoman.text.corpus import splitting
+from dragoman.text.corpus.splitting import Fingerprints, FingerprintSet, HeldOut, chunks
 from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk
 from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 
@@ -121,7 +115,7 @@ class Cleaner:
         if self._settings.drop_duplicates:
             # The length in front keeps ("ab", "c") and ("a", "bc") apart.
             texts = (f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in compress(pairs, keep.tolist()))
-            self._drop(keep, ~self._seen.add(fingerprints(texts)), DUPLICATE)
+            self._drop(keep, ~self._seen.add(splitting.fingerprints(texts)), DUPLICATE)
         return keep
 
     def _held_out_here(self, pairs: Sequence[SentencePair], shared: _Mask) -> _Mask:
@@ -142,7 +136,7 @@ class Cleaner:
             if len(first) > missing:
                 self._read.appendleft(first[missing:])
             missing -= len(known[-1])
-        return np.concatenate([*known, source_fingerprints(pairs[len(pairs) - missing :], seed)])
+        return np.concatenate([*known, splitting.source_fingerprints(pairs[len(pairs) - missing :], seed)])
 
     def _drop(self, keep: _Mask, taken: _Mask, rule: str) -> None:
         """Clear `keep` in place for the kept pairs where `taken` is true, and count them."""

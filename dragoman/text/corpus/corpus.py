@@ -23,7 +23,7 @@ from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.json_lines import JsonFields
 from dragoman.text.corpus.tables import Table
-from dragoman.text.corpus.tmx import ReadReport, read_tmx, tmx_languages
+from dragoman.text.corpus.tmx import ReadReport, read_tmx
 from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.lines import read_lines
 from dragoman.text.tokenization.words import UNSPACED
@@ -54,9 +54,14 @@ class Corpus:
         Raises DataError if a file cannot be read, the sides differ in length, or there is no pair.
         """
         report = report if report is not None else ReadReport()
-        readers = {"aligned": self._aligned, "tmx": self._tmx}
+        if self.fields is not None:
+            found = self.fields.pairs(self.paths[0], self.encoding, report)
+        elif self.format == "tmx":
+            found = read_tmx(self.paths[0], self.src_lang, self.tgt_lang, report)
+        else:
+            found = self._aligned(report)
         number = 0
-        for pair in readers.get(self.format, self._by_fields)(report):
+        for pair in found:
             number += 1
             yield pair
         if not number:
@@ -112,19 +117,6 @@ class Corpus:
         missing = sum(1 for _ in tgt)
         if missing:
             raise self._misaligned(report.units, report.units + missing)
-
-    def _by_fields(self, report: ReadReport) -> Iterator[SentencePair]:
-        assert self.fields is not None
-        yield from self.fields.pairs(self.paths[0], self.encoding, report)
-
-    def _tmx(self, report: ReadReport) -> Iterator[SentencePair]:
-        yield from read_tmx(self.paths[0], self.src_lang, self.tgt_lang, report)
-        if report.skipped == report.units:
-            held = ", ".join(tmx_languages(self.paths[0]))
-            raise DataError(
-                f"{self.paths[0]} has no unit with both {self.src_lang} and {self.tgt_lang}. Its languages are {held}. "
-                "Name two of them with `--src-lang` and `--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
-            )
 
     def _misaligned(self, src_lines: int, tgt_lines: int) -> DataError:
         src, tgt = self.paths

@@ -109,19 +109,22 @@ def languages_of_fields(nested: bool, texts: Mapping[str, Any]) -> tuple[str, ..
     return tuple(key for key in found if key != "id" or len(found) == 2)  # otherwise "id" is not Indonesian
 
 
-def choose_fields(path: Path, layout: Layout, src_lang: str, tgt_lang: str) -> JsonFields:
+def choose_fields(
+    path: Path, first: tuple[bool, Mapping[str, Any]], columns: Sequence[str], src_lang: str, tgt_lang: str
+) -> JsonFields:
     """The keys of both sides: named by the user, or else of the two languages, or else of two roles.
 
-    Raises ConfigError if a named key does not exist, or if it is not clear which keys to read.
+    `first` is what `first_texts` found in the file. Raises ConfigError if a named key does not exist, or if it is not
+    clear which keys to read.
     """
-    nested, texts = first_texts(path, layout)
-    if layout.columns:
-        if missing := [name for name in layout.columns if name not in texts]:
+    nested, texts = first
+    if columns:
+        if missing := [name for name in columns if name not in texts]:
             raise ConfigError(
                 f"`--columns` names {missing[0]}, but the first record of {path} has {', '.join(texts)}. "
                 "Name two of these."
             )
-        return JsonFields(nested, *layout.columns)
+        return JsonFields(nested, *columns)
     languages = languages_of_fields(nested, texts)
     chosen = [_key_of(lang, languages) for lang in (src_lang, tgt_lang) if lang]
     if len(chosen) == 2 and (nested or all(chosen)):
@@ -167,19 +170,21 @@ def _text(texts: Mapping[str, Any], key: str, path: Path, number: int) -> str:
 
 def _records(path: Path, encoding: str, on_invalid: OnInvalid = "error") -> Iterator[tuple[int, object]]:
     """The line number and the content of each record."""
-    lines = enumerate(read_lines(path, encoding=encoding, on_invalid=on_invalid), start=1)
-    is_first = True
-    for number, line in lines:
-        if not line.strip():
-            continue
-        if is_first and line.lstrip().startswith("[") and not _is_pair(line):
-            yield from _array(chain([(number, line)], lines), path)
-            return
-        is_first = False
+    numbered = enumerate(read_lines(path, encoding=encoding, on_invalid=on_invalid), start=1)
+    lines = ((number, line) for number, line in numbered if line.strip())
+    first = next(lines, (0, ""))
+    if first[1].lstrip().startswith("[") and not _is_pair(first[1]):
+        yield from _array(chain([first], numbered), path)
+        return
+    for number, line in chain([first] if first[0] else [], lines):
         try:
             yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object per line.") from None
+            raise _no_json_error(path, number, error) from None
+
+
+def _no_json_error(path: Path, number: int, error: Exception) -> DataError:
+    return DataError(f"{path}, line {number} is not JSON: {error}. Write one object per line.")
 
 
 def _is_pair(line: str) -> bool:
@@ -205,10 +210,9 @@ def _array(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, 
             record, place = decoder.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
             following = next(lines, None)  # the element continues on the next line
-            text = text[place:]
-            place = 0
+            text, place = text[place:], 0
             if following is None or len(text) > _MOST_CHARACTERS or isinstance(error, RecursionError):
-                raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object per line.") from None
+                raise _no_json_error(path, number, error) from None
             number, text = following[0], text + "\n" + following[1]
             continue
         yield number, record

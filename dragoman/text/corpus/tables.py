@@ -62,9 +62,7 @@ class Table:
         """The pairs in order. Raises DataError if a row has too few cells."""
         src, tgt = self.columns
         fewest = max(src, tgt) + 1
-        cells = fewest if self.quoted else fewest + 1
-        rows = self.rows(path, encoding, cells)
-        for number, row in islice(rows, bool(self.header), None):
+        for number, row in islice(self.rows(path, encoding, fewest + 1), bool(self.header), None):
             if len(row) < fewest:
                 raise _too_few_cells_error(path, number, row, fewest, self.delimiter)
             report.units += 1

@@ -4,7 +4,9 @@ charset-normalizer lists the encodings that the bytes allow. The language detect
 gives. Both use a sample of the lines. An encoding is only reported if it decodes the whole file.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -74,7 +76,11 @@ def guess_encoding(path: Path, languages: Sequence[str]) -> EncodingGuess:
     with open_bytes(path) as stream:
         start = stream.read(_SAMPLE_BYTES)
     if wide := detect_utf16(start) or _detect_wide(start):
-        return EncodingGuess(tuple(_first_reading(path, wide)))
+        try:
+            line = next(filter(str.strip, read_lines(path, encoding=wide)), "")
+        except DataError:
+            return EncodingGuess(())
+        return EncodingGuess((DecodedLine(wide.upper().replace("_", "-"), shorten(line)),))
     lines, is_utf8 = _lines_not_utf8(path)
     if is_utf8 or not lines:
         return EncodingGuess((), is_utf8)
@@ -94,14 +100,6 @@ def _detect_wide(start: bytes) -> str:
     """The UTF-16 or UTF-32 variant that charset-normalizer finds, or ""."""
     best = from_bytes(start).best()
     return best.encoding if best is not None and best.encoding in _UTF_16_32 else ""
-
-
-def _first_reading(path: Path, encoding: str) -> Iterator[DecodedLine]:
-    try:
-        line = next(filter(str.strip, read_lines(path, encoding=encoding)), "")
-    except DataError:
-        return
-    yield DecodedLine(encoding.upper().replace("_", "-"), shorten(line))
 
 
 def _lines_not_utf8(path: Path) -> tuple[list[bytes], bool]:
@@ -178,9 +176,7 @@ class _Groups:
 
 def _can_decode(path: Path, encoding: str) -> bool:
     """Whether an encoding decodes the whole file."""
-    try:
-        for _ in read_lines(path, encoding=encoding):
-            pass
-    except DataError:
-        return False
-    return True
+    with suppress(DataError):
+        deque(read_lines(path, encoding=encoding), maxlen=0)
+        return True
+    return False

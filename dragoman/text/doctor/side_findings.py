@@ -8,20 +8,8 @@ import numpy as np
 
 from dragoman.languages import language_name, name_with_code
 from dragoman.records import SentencePair
+from dragoman.text.doctor import languages
 from dragoman.text.doctor.findings import CorpusFinding, Tally, shorten
-from dragoman.text.doctor.languages import (
-    SURE_NATS,
-    SideLanguage,
-    are_similar,
-    can_detect,
-    contradiction,
-    describe_contradiction,
-    detector_code,
-    find_directions,
-    language_of_side,
-    language_scores,
-    script_of,
-)
 from dragoman.text.doctor.slides import SideComparison, Sides, Slide
 
 LANGUAGE, SWAPPED, SCRIPT = "other language", "swapped languages", "other script"
@@ -45,11 +33,14 @@ def language_findings(
     """
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
-    found = [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
+    found = [languages.language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
     # The detector cannot judge a side in a language that it does not know.
-    main = [side.language if not code or can_detect(code) else "" for side, code in zip(found, declared, strict=True)]
+    main = [
+        side.language if not code or languages.can_detect(code) else ""
+        for side, code in zip(found, declared, strict=True)
+    ]
     findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample), swap_advice)
-    scripts = [[script_of(line) for line in lines] for lines in sides]
+    scripts = [[languages.script_of(line) for line in lines] for lines in sides]
     for side, name in enumerate(("source", "target")):
         told = [_language_of(line, main[side]) for line in sides[side]] if main[side] and not findings else []
         for kind, values, least in ((LANGUAGE, told, _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
@@ -70,8 +61,8 @@ def mismatches(
 
     `sample` has line numbers and pairs. `swap_advice` tells how to swap the sides of this corpus.
     """
-    src = language_of_side([pair.src for _, pair in sample], declared[0])
-    tgt = language_of_side([pair.tgt for _, pair in sample], declared[1])
+    src = languages.language_of_side([pair.src for _, pair in sample], declared[0])
+    tgt = languages.language_of_side([pair.tgt for _, pair in sample], declared[1])
     return _mixtures(sample, declared) or _contradictions((src, tgt), declared, len(sample), swap_advice)
 
 
@@ -80,9 +71,9 @@ def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, s
 
     Nothing is a mixture if it affects nearly all lines. Swapped pairs are found without stated languages too.
     """
-    wanted = detector_code(declared[0]), detector_code(declared[1])
-    is_known = [not code or can_detect(code) for code in wanted]
-    if not all(is_known) or (all(wanted) and are_similar(*wanted)):
+    wanted = languages.detector_code(declared[0]), languages.detector_code(declared[1])
+    is_known = [not code or languages.can_detect(code) for code in wanted]
+    if not all(is_known) or (all(wanted) and languages.are_similar(*wanted)):
         return []
     if swapped := _swapped_pairs(sample, wanted if all(wanted) else None):
         return [swapped]
@@ -110,7 +101,7 @@ def _swapped_pairs(
     sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str] | None
 ) -> CorpusFinding | None:
     sample = sample[:: -(-len(sample) // _MOST_DIRECTED) or 1]
-    found = find_directions([pair for _, pair in sample], declared) if sample else None
+    found = languages.find_directions([pair for _, pair in sample], declared) if sample else None
     if found is None:
         return None
     lines = [number for (number, _), sign in zip(sample, found.signs.tolist(), strict=True) if sign < 0]
@@ -128,19 +119,19 @@ def _is_mixture(count: int, total: int) -> bool:
 
 
 def _contradictions(
-    found: Sequence[SideLanguage], declared: tuple[str, str], count: int, swap_advice: str
+    found: Sequence[languages.SideLanguage], declared: tuple[str, str], count: int, swap_advice: str
 ) -> list[CorpusFinding]:
     """Findings for sides that are clearly swapped, or clearly in another language than declared."""
-    wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
-    if all(wrong) and wrong == [detector_code(code) for code in declared[::-1]]:
+    wrong = [languages.contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
+    if all(wrong) and wrong == [languages.detector_code(code) for code in declared[::-1]]:
         names = [language_name(code) for code in wrong]
         message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
-        return [Tally(count).finding(SWAPPED, message, swap_advice, count, serious=not are_similar(*wrong))]
+        return [Tally(count).finding(SWAPPED, message, swap_advice, count, serious=not languages.are_similar(*wrong))]
     findings = []
     for language, stated, name in zip(wrong, declared, ("source", "target"), strict=True):
         if language:
-            message = describe_contradiction(f"the {name}", language, stated)
-            near = are_similar(language, stated)
+            message = languages.describe_contradiction(f"the {name}", language, stated)
+            near = languages.are_similar(language, stated)
             advice = "The two are similar: check the text yourself." if near else "Name the right file or language."
             findings.append(Tally(count).finding(LANGUAGE, message, advice, count, serious=not near))
     return findings
@@ -157,9 +148,11 @@ def _language_of(line: str, usual: str) -> str:
     """The language of a line, or "" for a short line. It is the `usual` one unless another is clearly more likely."""
     if sum(map(str.isalpha, line[:_MOST_CHARACTERS])) < _FEWEST_LETTERS:
         return ""
-    scores = language_scores(line)
+    scores = languages.language_scores(line)
     best = max(scores, key=scores.__getitem__)
-    is_other = usual not in scores or (scores[best] - scores[usual] > SURE_NATS and not are_similar(best, usual))
+    is_other = usual not in scores or (
+        scores[best] - scores[usual] > languages.SURE_NATS and not languages.are_similar(best, usual)
+    )
     return best if is_other else usual
 
 

@@ -207,7 +207,7 @@ class _Part:
         """The range of the only marker within a range of target words, with at most as many words as its source."""
         start, stop = self._placed([0], within)[0]
         first, last = self._words(marker)
-        gain = self._before[:, last] - self._before[:, first]
+        gain = self._gain((first, last))
         while stop - start > max(last - first, 1):
             if gain[start] < gain[stop - 1]:
                 start += 1
@@ -241,6 +241,10 @@ class _Part:
         start, stop = np.searchsorted(self._starts, (marker.start, marker.stop))
         return int(start), int(stop)
 
+    def _gain(self, words: Range) -> _Weights:
+        """The attention of each target word to a range of source words, (target words,)."""
+        return self._before[:, words[1]] - self._before[:, words[0]]
+
     def _beyond(self, marker: Marker) -> tuple[bool, bool]:
         """Whether the marker starts before the part, and whether it ends after the part."""
         inner = len(self._starts)
@@ -256,7 +260,7 @@ class _Part:
         early, late = self._beyond(marker)
         if words == (0, len(self._starts)) and last - first == places.size:
             return first, last
-        gain = self._before[:, words[1]] - self._before[:, words[0]]
+        gain = self._gain(words)
         sums = np.concatenate(([0.0], np.where(free[:-1], gain - 0.5, _TAKEN).cumsum()))
         if early:
             return first, first + 1 + int(sums[first + 1 : last + 1].argmax())
@@ -328,7 +332,7 @@ def _render(
             waiting.append((number, True))
             waiting += [(child, False) for child in reversed(children.get(number, []))]
     page.text_to(len(text))
-    return page.written
+    return "".join(page.parts)
 
 
 class _Page:
@@ -336,12 +340,8 @@ class _Page:
 
     def __init__(self, text: str, escape: Callable[[str], str]) -> None:
         self._text, self._escape, self._place = text, escape, 0
-        self._parts: list[str] = []
+        self.parts: list[str] = []
         self._ends_in_space, self._wants_space = True, False
-
-    @property
-    def written(self) -> str:
-        return "".join(self._parts)
 
     def text_to(self, place: int) -> None:
         if place > self._place:
@@ -353,7 +353,7 @@ class _Page:
 
     def write(self, part: str) -> None:
         if part:
-            self._parts.append(part)
+            self.parts.append(part)
             self._ends_in_space, self._wants_space = part[-1].isspace(), False
 
     def point(self, marker: Marker) -> None:

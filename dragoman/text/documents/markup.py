@@ -9,11 +9,10 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
-from itertools import zip_longest
 
 from dragoman.languages import main_language
 from dragoman.text.documents.markers import MarkedDocument, MarkedText, Marker
-from dragoman.text.documents.placeholders import Placeholder, remove_placeholders
+from dragoman.text.documents.placeholders import remove_placeholders
 from dragoman.text.documents.tags import Tag, tags_of
 
 _INLINE = frozenset(
@@ -32,7 +31,7 @@ _BLOCK = frozenset(
     "object canvas audio video slot datalist output progress meter ruby rt rp".split()
 )
 _SPACE = re.compile(r"[ \t\n\r\f]+")
-_ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?", re.IGNORECASE)
+_ESCAPE = re.compile(r"(&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?)", re.IGNORECASE)
 _PLACEHOLDER = "\ufffc"
 _ATTRIBUTE = re.compile(r"""(?<=[\s"'/])([^\s"'<>/=]+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]*)""")
 _CHARSET = re.compile(r"""((?:charset|encoding)\s*=\s*["']?)(?!utf-?8\b)[^\s"';>]+""", re.IGNORECASE)
@@ -143,10 +142,8 @@ def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
         if rules.escaped or event.kind != "text":
             yield event
             continue
-        for text, following in zip_longest(_ESCAPE.split(event.raw), _ESCAPE.findall(event.raw)):
-            yield Tag("text", text)
-            if following:
-                yield Tag("empty", following)
+        for place, part in enumerate(_ESCAPE.split(event.raw)):
+            yield Tag("empty" if place % 2 else "text", part)
 
 
 def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iterator[Tag]:
@@ -198,7 +195,7 @@ def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
     parts: list[str] = []
     length, ends_in_space = 0, True
     markers: list[Marker] = []
-    placeholders: list[Placeholder] = []
+    placeholders: list[Marker] = []
     tags: list[str] = []
     inside = [-1]
     for event in events:
@@ -218,14 +215,14 @@ def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
             number = inside.pop()
             if number == len(markers) - 1 and markers[number].start == length:  # <x id="1"></x>
                 text = _PLACEHOLDER
-                placeholders.append(Placeholder(length, length + 1, markers.pop().head + event.raw))
+                placeholders.append(Marker(length, length + 1, markers.pop().head + event.raw))
             else:
                 markers[number] = markers[number]._replace(stop=length, tail=event.raw)
         elif event.kind == "other" or event.name == "wbr":
             markers.append(Marker(length, length, event.raw, parent=inside[-1]))
         else:
             text = _PLACEHOLDER
-            placeholders.append(Placeholder(length, length + 1, event.raw))
+            placeholders.append(Marker(length, length + 1, event.raw))
         if text:
             parts.append(text)
             length += len(text)

@@ -2,29 +2,21 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dragoman.text.documents.markers import MarkedText, Marker
 
 
-class Placeholder(NamedTuple):
-    """The characters `start` to `stop` of a text, which are not translated. The translation gets `head` instead."""
-
-    start: int
-    stop: int
-    head: str
-
-
-def remove_placeholders(source: MarkedText, placeholders: Sequence[Placeholder]) -> MarkedText:
+def remove_placeholders(source: MarkedText, placeholders: Sequence[Marker]) -> MarkedText:
     """The text without its placeholders, which must be in text order.
 
-    A placeholder stays in the text if a marker starts or ends inside it. White space that would be doubled, or that
-    would precede punctuation, is removed with the placeholder.
+    The characters of a placeholder are not translated: the translation gets its `head` instead. A placeholder stays in
+    the text if a marker starts or ends inside it. White space that would be doubled, or that would precede punctuation,
+    is removed with the placeholder.
     """
     text, kept, edges = source.text, _RemainingText(source.text), marker_edges(source)
-    points: list[tuple[Placeholder, Marker]] = []
+    points: list[tuple[Marker, Marker]] = []
     for placeholder in placeholders:
-        start, stop, head = placeholder
+        start, stop, head, *_ = placeholder
         if not has_between(edges, start, stop) and start >= kept.read:
             spaced = text[start - 1 : start].isspace(), text[stop : stop + 1].isspace()
             place = kept.leave_out(start, stop)
@@ -83,7 +75,7 @@ class _RemainingText:
 
 
 def _merge_markers(
-    source: MarkedText, points: Sequence[tuple[Placeholder, Marker]], kept: _RemainingText
+    source: MarkedText, points: Sequence[tuple[Marker, Marker]], kept: _RemainingText
 ) -> tuple[Marker, ...]:
     """All markers in text order. The parent of a point is the innermost marker around it."""
     markers = source.markers
