@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, cast
 
 from dragoman.errors import DataError
 from dragoman.text.charsets import detect_utf16, recode_to_utf8
 
-OnInvalid = Literal["error", "replace"]
-"""What to do with bytes that are not UTF-8: raise DataError, or replace them by U+FFFD."""
+ReportInvalid = Callable[[int], None]
+"""Receives the number (from 1) of every line that is not UTF-8."""
 
 _BUFFER_BYTES = 1 << 18
 MOST_LINE_BYTES = 1 << 24
@@ -127,8 +127,7 @@ def read_lines(
     source: Path | BinaryIO | Iterable[bytes],
     *,
     encoding: str = "",
-    on_invalid: OnInvalid = "error",
-    report_invalid: Callable[[int], None] | None = None,
+    report_invalid: ReportInvalid | None = None,
     name: str = "",
 ) -> Iterator[str]:
     """The lines of a file or a binary stream, without line ends. Empty lines are kept.
@@ -139,10 +138,9 @@ def read_lines(
         A file, or a stream of bytes that is already UTF-8.
     encoding
         The encoding of a file that is not UTF-8.
-    on_invalid
-        "error" raises DataError for bytes that are not UTF-8, "replace" turns them into U+FFFD.
     report_invalid
-        Called with the number (from 1) of every line in which bytes were replaced.
+        Called with the number (from 1) of every line that is not UTF-8. The wrong bytes become U+FFFD. If it is None,
+        such a line raises DataError.
     name
         The name of a stream in errors.
 
@@ -153,25 +151,27 @@ def read_lines(
     """
     if isinstance(source, Path):
         with open_bytes(source, encoding) as stream:
-            yield from _decode_lines(stream, name or str(source), on_invalid, report_invalid)
+            yield from _decode_lines(stream, name or str(source), report_invalid)
     else:
-        yield from _decode_lines(source, name or "standard input", on_invalid, report_invalid)
+        yield from _decode_lines(source, name or "standard input", report_invalid)
 
 
-def _decode_lines(
-    lines: Iterable[bytes], name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
-) -> Iterator[str]:
+def ignore_invalid(number: int) -> None:
+    """A `report_invalid` for samples of a file. The lines are read again, and then reported."""
+
+
+def _decode_lines(lines: Iterable[bytes], name: str, report_invalid: ReportInvalid | None) -> Iterator[str]:
     number = 1
     for block in _blocks(lines, name):
         if number == 1:
-            if on_invalid == "error":
+            if report_invalid is None:
                 refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
             block[0] = block[0].removeprefix(_BOM)
         try:
             yield from _decode_block(block)
         except UnicodeDecodeError:  # decode line by line to find the bad ones
             for offset, line in enumerate(block):
-                yield _decode_line(line, number + offset, name, on_invalid, report_invalid)
+                yield _decode_line(line, number + offset, name, report_invalid)
         number += len(block)
 
 
@@ -214,18 +214,15 @@ def _decode_block(block: list[bytes]) -> list[str]:
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
-def _decode_line(
-    line: bytes, number: int, name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
-) -> str:
+def _decode_line(line: bytes, number: int, name: str, report_invalid: ReportInvalid | None) -> str:
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        if on_invalid == "error":
+        if report_invalid is None:
             raise DataError(
                 f"{name}, line {number}, byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is "
                 "not UTF-8. Run `dragoman check` to find the encoding of the file, and set `--encoding`."
             ) from None
-        if report_invalid is not None:
-            report_invalid(number)
+        report_invalid(number)
         return line.decode("utf-8", "replace")

@@ -18,7 +18,7 @@ from dragoman.records import SentencePair
 from dragoman.text.charsets import replace_surrogates
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.corpus.tmx import ReadReport, find_language
-from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
+from dragoman.text.lines import ReportInvalid, ignore_invalid, join_lines, quote_start, read_lines
 
 _CONTAINER = "translation"
 _ROLES = (
@@ -71,7 +71,7 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
     The first record is the first one with two texts, if there is one. Raises DataError if there is no record, or if it
     has fewer than two texts.
     """
-    records, again = tee(islice(_records(path, layout.encoding, "replace"), _LOOKED_AT_RECORDS))
+    records, again = tee(islice(_records(path, layout.encoding, ignore_invalid), _LOOKED_AT_RECORDS))
     number, record = next((each for each in records if _count_texts(each[1]) > 1), None) or next(again, (0, None))
     if not number:
         raise DataError(f"{path} has no sentence pair. Check that it is the right file.")
@@ -83,7 +83,7 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
 
 def only_text(path: Path, encoding: str) -> str:
     """The key of the text if the first record has one text and no record has two, else ""."""
-    records = [record for _, record in islice(_records(path, encoding, "replace"), _LOOKED_AT_RECORDS)]
+    records = [record for _, record in islice(_records(path, encoding, ignore_invalid), _LOOKED_AT_RECORDS)]
     if not records or not isinstance(records[0], dict) or max(map(_count_texts, records)) != 1:
         return ""
     return next((key for key, value in records[0].items() if isinstance(value, str)), "")
@@ -168,9 +168,9 @@ def _text(texts: Mapping[str, Any], key: str, path: Path, number: int) -> str:
     return join_lines(replace_surrogates(text))
 
 
-def _records(path: Path, encoding: str, on_invalid: OnInvalid = "error") -> Iterator[tuple[int, object]]:
+def _records(path: Path, encoding: str, report_invalid: ReportInvalid | None = None) -> Iterator[tuple[int, object]]:
     """The line number and the content of each record."""
-    numbered = enumerate(read_lines(path, encoding=encoding, on_invalid=on_invalid), start=1)
+    numbered = enumerate(read_lines(path, encoding=encoding, report_invalid=report_invalid), start=1)
     lines = ((number, line) for number, line in numbered if line.strip())
     first = next(lines, (0, ""))
     if first[1].lstrip().startswith("[") and not _is_pair(first[1]):

@@ -19,7 +19,7 @@ from dragoman.text.corpus.json_lines import choose_fields, first_texts, language
 from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
 from dragoman.text.corpus.tables import languages_of_header, open_table
 from dragoman.text.corpus.tmx import find_language, matches_language, tmx_languages
-from dragoman.text.lines import open_bytes, read_lines, refuse_utf16
+from dragoman.text.lines import ignore_invalid, open_bytes, read_lines, refuse_utf16
 
 _FORMATS: dict[str, Format] = {
     ".tsv": "tsv",
@@ -206,7 +206,9 @@ def _check_kind(path: Path) -> None:
 def _check_one_side(path: Path, encoding: str) -> None:
     """Raise ConfigError for a file with pairs, which cannot be one side. A .tsv or .csv file may have one column."""
     format_ = format_of(path) or ""
-    lines = list(islice(read_lines(path, encoding=encoding, on_invalid="replace"), _LOOKED_AT_LINES * bool(format_)))
+    lines = list(
+        islice(read_lines(path, encoding=encoding, report_invalid=ignore_invalid), _LOOKED_AT_LINES * bool(format_))
+    )
     has_columns = any(all(mark in line for line in lines) for mark in _SEPARATORS.get(format_, ""))
     if format_ and (has_columns or format_ not in _SEPARATORS):
         raise ConfigError(

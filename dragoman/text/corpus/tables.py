@@ -20,7 +20,7 @@ from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout, is_header, language_in, sides_in
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.languages import language_of_side
-from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
+from dragoman.text.lines import ReportInvalid, ignore_invalid, join_lines, quote_start, read_lines
 
 ColumnKind = Literal["text", "comments", "numbers", "ids", "links", "labels", "nothing"]
 Row = tuple[int, list[str]]
@@ -68,9 +68,11 @@ class Table:
             report.units += 1
             yield SentencePair(row[src], row[tgt])
 
-    def rows(self, path: Path, encoding: str, cells: int = 0, on_invalid: OnInvalid = "error") -> Iterator[Row]:
+    def rows(
+        self, path: Path, encoding: str, cells: int = 0, report_invalid: ReportInvalid | None = None
+    ) -> Iterator[Row]:
         """The non-empty rows. Without quoting, a row is split into at most `cells` cells; the last one has the rest."""
-        lines = read_lines(path, encoding=encoding, on_invalid=on_invalid)
+        lines = read_lines(path, encoding=encoding, report_invalid=report_invalid)
         if self.quoted:
             return _quoted_rows(lines, self.delimiter, path)
         return ((number, line.split(self.delimiter, cells - 1)) for number, line in enumerate(lines, 1) if line)
@@ -89,7 +91,7 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
     """
     table = Table(_delimiter(path, layout.encoding), True) if quoted else Table()
     # Bad bytes raise later, in `Table.pairs`, with the number of the line.
-    rows = list(islice(table.rows(path, layout.encoding, on_invalid="replace"), _LOOKED_AT_ROWS))
+    rows = list(islice(table.rows(path, layout.encoding, 0, ignore_invalid), _LOOKED_AT_ROWS))
     if not rows:
         return table
     first, width = [cell.strip() for cell in rows[0][1]], len(rows[0][1])
@@ -226,14 +228,14 @@ def _describe_column(kind: ColumnKind, place: int, body: Cells, header: Sequence
 
 def _delimiter(path: Path, encoding: str) -> str:
     """The delimiter that splits the first rows into the most cells, with the same number in every row."""
-    first = next(read_lines(path, encoding=encoding, on_invalid="replace"), "")
+    first = next(read_lines(path, encoding=encoding, report_invalid=ignore_invalid), "")
     if stated := _SEPARATOR.fullmatch(first):
         return stated[1]
     best, most = _DELIMITERS[0], 1
     for delimiter in _DELIMITERS:
         try:
             table = Table(delimiter, True)
-            rows = [row for _, row in islice(table.rows(path, encoding, on_invalid="replace"), _DELIMITER_ROWS)]
+            rows = [row for _, row in islice(table.rows(path, encoding, 0, ignore_invalid), _DELIMITER_ROWS)]
         except DataError:
             continue
         widths = {len(row) for row in rows}

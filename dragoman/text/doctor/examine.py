@@ -154,15 +154,14 @@ def _raise_or_note(
         note(said)
 
 
-def _skipped_units(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
+def _skipped_units(corpus: Corpus, report: ReadReport) -> list[CorpusFinding]:
     """A finding for the units of a translation memory, or JSON records, that lack one of the languages."""
-    if report.skipped:
-        keys = isinstance(corpus.fields, JsonFields) and (corpus.fields.src, corpus.fields.tgt)
-        one, other = keys or (corpus.src_lang, corpus.tgt_lang)
-        message = f"{'records' if keys else 'units'} lack a text in {one} or {other}"
-        advice = "They are skipped. If there are too many, check how the file writes its "
-        advice += "keys." if keys else "language codes."
-        yield Tally(report.skipped).finding(ONE_LANGUAGE, message, advice, report.units)
+    keys = isinstance(corpus.fields, JsonFields) and (corpus.fields.src, corpus.fields.tgt)
+    one, other = keys or (corpus.src_lang, corpus.tgt_lang)
+    message = f"{'records' if keys else 'units'} lack a text in {one} or {other}"
+    advice = "They are skipped. If there are too many, check how the file writes its "
+    advice += "keys." if keys else "language codes."
+    return Tally(report.skipped).finding(ONE_LANGUAGE, message, advice, report.units)
 
 
 def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies) -> list[CorpusFinding]:
@@ -227,13 +226,11 @@ class _Pass:
             count_items(len(chunk))
 
     def repeats(self) -> Iterator[CorpusFinding]:
-        if self._repeated.count:
-            message, advice = "pairs repeat an earlier one", "Training skips them."
-            yield self._repeated.finding(REPEATED, message, advice, self.tallies.pairs)
-        if self._ambiguous.count:
-            message = "pairs repeat an earlier source with another target"
-            advice = "Alternative translations are fine. Check that names and numbers do not differ."
-            yield self._ambiguous.finding(AMBIGUOUS, message, advice, self.tallies.pairs)
+        message, advice, pairs = "pairs repeat an earlier one", "Training skips them.", self.tallies.pairs
+        yield from self._repeated.finding(REPEATED, message, advice, pairs)
+        message = "pairs repeat an earlier source with another target"
+        advice = "Alternative translations are fine. Check that names and numbers do not differ."
+        yield from self._ambiguous.finding(AMBIGUOUS, message, advice, pairs)
 
     def leaks(self) -> Iterator[CorpusFinding]:
         for name, overlap in self._overlaps.items():
@@ -243,30 +240,23 @@ class _Pass:
             part = slice(size, None) if is_swapped else slice(size)
             texts, exact, near = texts[part], exact[part], near[part]
             side, where = ("targets", "training sources") if is_swapped else ("sources", "the training text")
-            exactly = (
-                f"are in {where}",
-                (
-                    f"The sides of the {name} set seem to be swapped: swap its files, then check again."
-                    if is_swapped
-                    else f"Training skips them if you name the {name} set there too (`--data.{name}`, or "
-                    f"`--data.{name}-src` and `--data.{name}-tgt`). Otherwise remove them."
-                ),
+            message = f"{side} of the {name} set are in {where}"
+            advice = (
+                f"Training skips them if you name the {name} set there too (`--data.{name}`, or `--data.{name}-src` "
+                f"and `--data.{name}-tgt`). Otherwise remove them."
             )
-            nearly = (
-                "differ from a training source by one word, case or punctuation",
-                "Remove these training pairs, or score without the sources: `dragoman evaluate --train`.",
-            )
-            for kind, found, said in ((LEAK, exact, exactly), (NEAR_LEAK, near * (exact == 0), nearly)):
-                rows = np.flatnonzero(found).tolist()
-                if rows:
-                    serious = kind == LEAK and len(rows) >= _SERIOUS_LEAK * size
-                    leak = Tally.of([row + 1 for row in rows]).finding(
-                        kind, f"{side} of the {name} set {said[0]}", said[1], size, serious
-                    )
-                    shown = (
-                        f"{name} {line}, training {found[line - 1]}: {shorten(texts[line - 1])}" for line in leak.lines
-                    )
-                    yield replace(leak, preview=tuple(shown))
+            if is_swapped:
+                advice = f"The sides of the {name} set seem to be swapped: swap its files, then check again."
+            tally = Tally.of((np.flatnonzero(exact) + 1).tolist())
+            leaks = tally.finding(LEAK, message, advice, size, tally.count >= _SERIOUS_LEAK * size)
+            near[exact > 0] = 0
+            message = f"{side} of the {name} set differ from a training source by one word, case or punctuation"
+            advice = "Remove these training pairs, or score without the sources: `dragoman evaluate --train`."
+            leaks += Tally.of((np.flatnonzero(near) + 1).tolist()).finding(NEAR_LEAK, message, advice, size)
+            for leak in leaks:
+                places = [(line, (exact + near)[line - 1], texts[line - 1]) for line in leak.lines]
+                shown = (f"{name} {line}, training {known}: {shorten(text)}" for line, known, text in places)
+                yield replace(leak, preview=tuple(shown))
 
 
 def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
@@ -277,7 +267,7 @@ def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
         return [0], []
     for side, path in enumerate(corpus.paths):
         bad = Tally()
-        reading = read_lines(path, encoding=corpus.encoding, on_invalid="replace", report_invalid=bad.add)
+        reading = read_lines(path, encoding=corpus.encoding, report_invalid=bad.add)
         count = sum(1 for _ in reading)
         counts.append(count)
         if not corpus.encoding and is_utf16(path):
@@ -286,7 +276,8 @@ def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
             guess = guess_encoding(path, languages[side : side + 1] if len(corpus.paths) > 1 else languages)
             preview = tuple(f"{reading.encoding}: {reading.line}" for reading in guess.readings)
             message, advice = _encoding_message(path, guess)
-            findings.append(replace(bad.finding(ENCODING, message, advice, count, serious=True), preview=preview))
+            (finding,) = bad.finding(ENCODING, message, advice, count, serious=True)
+            findings.append(replace(finding, preview=preview))
     return counts, findings
 
 
@@ -313,4 +304,4 @@ def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> l
     (src, tgt), difference = corpus.paths, Tally(abs(counts[0] - counts[1]))
     message = f"{src} has {counts[0]:,} lines, but {tgt} has {counts[1]:,}"
     lengths = difference.finding(LENGTHS, message, "Fix the places listed below.", max(counts), serious=True)
-    return [lengths, *comparison_findings(corpus.sides, corpus.side_names(), compared, *counts)]
+    return [*lengths, *comparison_findings(corpus.sides, corpus.side_names(), compared, *counts)]

@@ -59,9 +59,10 @@ class Tally:
         self.count += len(lines)
         self.lines += lines[: MOST_EXAMPLES - len(self.lines)]
 
-    def finding(self, kind: str, message: str, advice: str, total: int, serious: bool = False) -> CorpusFinding:
-        """The finding that these cases are, among `total` pairs."""
-        return CorpusFinding(kind, message, advice, self.count, self.count / total, tuple(self.lines), serious)
+    def finding(self, kind: str, message: str, advice: str, total: int, serious: bool = False) -> list[CorpusFinding]:
+        """The finding that these cases are, among `total` pairs. Empty if there is no case."""
+        share, lines = self.count / max(total, 1), tuple(self.lines)
+        return [CorpusFinding(kind, message, advice, self.count, share, lines, serious)] if self.count else []
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -180,7 +181,7 @@ def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[Corpus
             continue
         message = f'sampled pairs have the {name} "{shorten(text)}"'
         advice = "Remove them, unless this is the right translation."
-        yield Tally.of(lines).finding(ONE_TEXT, message, advice, len(rows), len(lines) > _MOSTLY * len(rows))
+        yield from Tally.of(lines).finding(ONE_TEXT, message, advice, len(rows), len(lines) > _MOSTLY * len(rows))
 
 
 @dataclass(slots=True)
@@ -237,11 +238,10 @@ class Tallies:
         for side, same in zip(("source", "target"), self._same, strict=True):
             if same and self.pairs > 1:
                 message, advice = f"every {side} is the same line", "Check how this side was made."
-                yield Tally(self.pairs, [1, 2]).finding(SAME_LINE, message, advice, self.pairs, serious=True)
+                yield from Tally(self.pairs, [1, 2]).finding(SAME_LINE, message, advice, self.pairs, serious=True)
         for kind, tally in self.kinds.items():
-            if tally.count:
-                message, advice = _SAID[kind]
-                serious = tally.count / self.pairs > _SERIOUS_ABOVE.get(kind, 1.0)
-                serious |= kind == EMPTY and tally.count == self.pairs
-                message = f"pairs {message.format(longest=self.longest)}"
-                yield tally.finding(kind, message, advice, self.pairs, serious)
+            message, advice = _SAID[kind]
+            serious = tally.count > _SERIOUS_ABOVE.get(kind, 1.0) * self.pairs
+            serious |= kind == EMPTY and tally.count == self.pairs
+            message = f"pairs {message.format(longest=self.longest)}"
+            yield from tally.finding(kind, message, advice, self.pairs, serious)

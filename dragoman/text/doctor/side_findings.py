@@ -22,14 +22,16 @@ _MIXED_SHARE, _SERIOUS_SHARE, _NEARLY_ALL = 0.05, 0.25, 0.9
 _REVERSED_SHARE = 0.2
 """The share of reversed pairs in a sample that is serious: a quarter of all pairs is more than that in any sample."""
 _FEWEST_LINES = 20
+_Sample = Sequence[tuple[int, SentencePair]]
+"""Line numbers and pairs."""
 
 
 def language_findings(
-    sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str], swap_advice: str = "Swap them."
+    sample: _Sample, declared: tuple[str, str], swap_advice: str = "Swap them."
 ) -> tuple[tuple[str, str], tuple[str, str], list[CorpusFinding]]:
     """The languages and the scripts of both sides ("" if unknown), and findings about lines that do not fit.
 
-    `sample` has line numbers and pairs. `swap_advice` tells how to swap the sides of this corpus.
+    `swap_advice` tells how to swap the sides of this corpus.
     """
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
@@ -50,23 +52,21 @@ def language_findings(
             if usual and len(odd) > least * looked_at:
                 message = f"of {looked_at:,} sampled {name} sides are not in {usual}, unlike the others"
                 advice = "Check the examples, and remove untranslated pairs."
-                findings.append(Tally.of(odd).finding(kind, message, advice, looked_at))
+                findings += Tally.of(odd).finding(kind, message, advice, looked_at)
     return (main[0], main[1]), (_majority(scripts[0]), _majority(scripts[1])), findings
 
 
-def mismatches(
-    sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str], swap_advice: str
-) -> list[CorpusFinding]:
+def mismatches(sample: _Sample, declared: tuple[str, str], swap_advice: str) -> list[CorpusFinding]:
     """Findings for sides in another language than stated, in some of their lines or else in all.
 
-    `sample` has line numbers and pairs. `swap_advice` tells how to swap the sides of this corpus.
+    `swap_advice` tells how to swap the sides of this corpus.
     """
     src = languages.language_of_side([pair.src for _, pair in sample], declared[0])
     tgt = languages.language_of_side([pair.tgt for _, pair in sample], declared[1])
     return _mixtures(sample, declared) or _contradictions((src, tgt), declared, len(sample), swap_advice)
 
 
-def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
+def _mixtures(sample: _Sample, declared: tuple[str, str]) -> list[CorpusFinding]:
     """Findings for swapped pairs, and for sides with some lines in the other side's or a third language.
 
     Nothing is a mixture if it affects nearly all lines. Swapped pairs are found without stated languages too.
@@ -76,7 +76,7 @@ def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, s
     if not all(is_known) or (all(wanted) and languages.are_similar(*wanted)):
         return []
     if swapped := _swapped_pairs(sample, wanted if all(wanted) else None):
-        return [swapped]
+        return swapped
     if not all(wanted):
         return []
     all_told = [(_language_of(pair.src, wanted[0]), _language_of(pair.tgt, wanted[1])) for _, pair in sample]
@@ -93,21 +93,19 @@ def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, s
             message = f"sampled {name} sides are in {name_with_code(other)}, not in {language_name(declared[side])}"
             advice = "Remove the untranslated pairs." if untranslated else "Remove them, or train a model per language."
             serious = count / len(pairs) >= _SERIOUS_SHARE
-            findings.append(Tally.of(lines).finding(LANGUAGE, message, advice, len(pairs), serious))
+            findings += Tally.of(lines).finding(LANGUAGE, message, advice, len(pairs), serious)
     return findings
 
 
-def _swapped_pairs(
-    sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str] | None
-) -> CorpusFinding | None:
+def _swapped_pairs(sample: _Sample, declared: tuple[str, str] | None) -> list[CorpusFinding]:
     sample = sample[:: -(-len(sample) // _MOST_DIRECTED) or 1]
     found = languages.find_directions([pair for _, pair in sample], declared) if sample else None
     if found is None:
-        return None
+        return []
     lines = [number for (number, _), sign in zip(sample, found.signs.tolist(), strict=True) if sign < 0]
     total = int(np.count_nonzero(found.signs))
     if not _is_mixture(len(lines), total):
-        return None
+        return []
     src, tgt = language_name(found.src), language_name(found.tgt)
     message = f"sampled pairs have source and target swapped: they run from {tgt} to {src}, unlike the others"
     advice = "Swap these pairs back, or remove them."
@@ -126,14 +124,14 @@ def _contradictions(
     if all(wrong) and wrong == [languages.detector_code(code) for code in declared[::-1]]:
         names = [language_name(code) for code in wrong]
         message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
-        return [Tally(count).finding(SWAPPED, message, swap_advice, count, serious=not languages.are_similar(*wrong))]
+        return Tally(count).finding(SWAPPED, message, swap_advice, count, serious=not languages.are_similar(*wrong))
     findings = []
     for language, stated, name in zip(wrong, declared, ("source", "target"), strict=True):
         if language:
             message = languages.describe_contradiction(f"the {name}", language, stated)
             near = languages.are_similar(language, stated)
             advice = "The two are similar: check the text yourself." if near else "Name the right file or language."
-            findings.append(Tally(count).finding(LANGUAGE, message, advice, count, serious=not near))
+            findings += Tally(count).finding(LANGUAGE, message, advice, count, serious=not near)
     return findings
 
 
