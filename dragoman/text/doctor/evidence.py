@@ -95,7 +95,7 @@ class WordTable:
         if total:
             per_line[0, counts > 0] = np.add.reduceat(numbers, starts)
             per_line[1, counts > 0] = np.bitwise_or.reduceat(anchors, starts)
-        per_line[1] |= np.fromiter(map(_last_mark, lines), np.uint32, len(lines))
+        per_line[1] |= np.fromiter((_mark(line[-32:].rstrip()[-1:]) for line in lines), np.uint32, len(lines))
         lengths = np.log1p(np.fromiter(map(len, lines), np.float32, len(lines)))
         evidence = Evidence(np.maximum(stems, 0).astype(np.int32), counts, lengths, *per_line)
         return evidence.with_ids(np.arange(-1, len(self._stems), dtype=np.int32)) if self._settled else evidence
@@ -119,10 +119,6 @@ class WordTable:
         digits = any(map(str.isdecimal, form))
         stays = digits or form[0].isupper()
         return index, code >> 8 if digits else 0, 1 << code % 32 if stays else 0
-
-
-def _last_mark(line: str) -> int:
-    return _mark(line[-32:].rstrip()[-1:])
 
 
 @lru_cache(maxsize=1 << 12)
@@ -158,23 +154,19 @@ class CooccurrenceTable:
 
     def add(self, src: Evidence, tgt: Evidence, src_lines: NDArray[np.intp], tgt_lines: NDArray[np.intp]) -> None:
         """Count the words of the line pairs ``(src_lines[n], tgt_lines[n])``."""
+        src_starts, tgt_starts = np.cumsum(src.counts) - src.counts, np.cumsum(tgt.counts) - tgt.counts
         for start in range(0, len(src_lines), _LINES_AT_ONCE):
-            part = slice(start, start + _LINES_AT_ONCE)
-            self._add(src, tgt, src_lines[part], tgt_lines[part])
-
-    def _add(self, src: Evidence, tgt: Evidence, src_lines: NDArray[np.intp], tgt_lines: NDArray[np.intp]) -> None:
-        src_counts, tgt_counts = src.counts[src_lines], tgt.counts[tgt_lines]
-        products = src_counts * tgt_counts
-        line = np.repeat(np.arange(len(products)), products)
-        within = np.arange(len(line)) - np.repeat(np.cumsum(products) - products, products)
-        starts, width = np.cumsum(src.counts) - src.counts, tgt_counts[line]
-        left = src.words[starts[src_lines][line] + within // width]
-        starts = np.cumsum(tgt.counts) - tgt.counts
-        right = tgt.words[starts[tgt_lines][line] + within % width]
-        np.add.at(self._pairs, left.astype(np.int64) * len(self._tgt) + right, np.float32(1))
-        np.add.at(self._src, left, (1 / width).astype(np.float32))
-        np.add.at(self._tgt, right, (1 / src_counts[line]).astype(np.float32))
-        self._lines += len(products)
+            left, right = src_lines[start : start + _LINES_AT_ONCE], tgt_lines[start : start + _LINES_AT_ONCE]
+            products = src.counts[left] * tgt.counts[right]
+            line = np.repeat(np.arange(len(products)), products)
+            within = np.arange(len(line)) - np.repeat(np.cumsum(products) - products, products)
+            width = tgt.counts[right][line]
+            src_words = src.words[src_starts[left][line] + within // width]
+            tgt_words = tgt.words[tgt_starts[right][line] + within % width]
+            np.add.at(self._pairs, src_words.astype(np.int64) * len(self._tgt) + tgt_words, np.float32(1))
+            np.add.at(self._src, src_words, (1 / width).astype(np.float32))
+            np.add.at(self._tgt, tgt_words, (1 / src.counts[left][line]).astype(np.float32))
+            self._lines += len(products)
 
     def lexicon(self) -> Lexicon:
         """The word vectors, deterministic for the same counts. Call it once: it drops the table."""

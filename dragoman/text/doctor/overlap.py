@@ -80,9 +80,7 @@ class Overlap:
         return hashes, np.concatenate([np.flatnonzero(has_words), line[enough]])
 
 
-_POWERS = np.full(_MAX_WORDS, _BASE, np.uint64)
-_POWERS[0] = 1
-_POWERS = np.cumprod(_POWERS)
+_POWERS = np.cumprod(np.array([1] + [_BASE] * (_MAX_WORDS - 1), np.uint64))
 
 
 def _words(text: str) -> list[str]:
@@ -104,8 +102,6 @@ class _Places:
 
     def add(self, hashes: Fingerprints, lines: NDArray[np.int64]) -> None:
         maybe = np.flatnonzero(self._filter[hashes >> np.uint64(64 - _FILTER_BITS)])
-        if not len(maybe):
-            return
         wanted = hashes[maybe]
         places = np.minimum(np.searchsorted(self._distinct, wanted), len(self._distinct) - 1)
         met = self._distinct[places] == wanted

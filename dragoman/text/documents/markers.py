@@ -10,6 +10,7 @@ time.
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -189,17 +190,14 @@ class _Part:
         """(target words, source words + 1): cumulative attention to the source words before each position."""
 
     def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
-        """The range of each marker. All of them must touch the part."""
-        children: dict[int, list[int]] = {}
+        """The range of each marker, parents first. A marker whose parent does not touch the part has no range."""
+        children = defaultdict[int, list[int]](list)
         for number in numbers:
-            children.setdefault(self._markers[number].parent, []).append(number)
+            children[self._markers[number].parent].append(number)
         found: dict[int, Range] = {-1: (0, len(self._tgt_letters))}
-        waiting = [-1]
-        while waiting:
-            parent = waiting.pop()
-            own = children.get(parent, [])
-            found.update(self._placed(own, found[parent]))
-            waiting += own
+        for parent in (-1, *numbers):
+            if parent in found:
+                found.update(self._placed(children[parent], found[parent]))
         del found[-1]
         return found
 
@@ -312,25 +310,27 @@ def _render(
     markers: Sequence[Marker], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
 ) -> str:
     """The text with every marker at its range of words."""
-    children: dict[int, list[int]] = {}
+    children = defaultdict[int, list[int]](list)
     for number in sorted(range(len(markers)), key=lambda one: (ranges[one], one)):
-        children.setdefault(markers[number].parent, []).append(number)
+        children[markers[number].parent].append(number)
     page = _Page(text, escape)
-    waiting: list[tuple[int, bool]] = [(number, False) for number in reversed(children.get(-1, []))]
-    while waiting:
-        number, closing = waiting.pop()
+
+    def write(number: int) -> None:
         marker, (start, stop) = markers[number], ranges[number]
-        if closing:
-            page.text_to(spans[stop - 1][1] if stop > start else 0)
-            page.write(marker.tail)
-        elif marker.start == marker.stop and number not in children:
-            page.text_to(spans[start - 1][1] if start else 0)
+        before = spans[start - 1][1] if start else 0
+        if marker.start == marker.stop and not children[number]:
+            page.text_to(before)
             page.point(marker)
-        else:
-            page.text_to(spans[start][0] if stop > start else spans[start - 1][1] if start else 0)
-            page.write(marker.head)
-            waiting.append((number, True))
-            waiting += [(child, False) for child in reversed(children.get(number, []))]
+            return
+        page.text_to(spans[start][0] if stop > start else before)
+        page.write(marker.head)
+        for child in children[number]:
+            write(child)
+        page.text_to(spans[stop - 1][1] if stop > start else 0)
+        page.write(marker.tail)
+
+    for number in children[-1]:
+        write(number)
     page.text_to(len(text))
     return "".join(page.parts)
 
