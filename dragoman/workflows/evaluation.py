@@ -30,7 +30,7 @@ from dragoman.text.corpus.opening import (
     texts_of_side,
 )
 from dragoman.text.corpus.splitting import chunks
-from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
+from dragoman.text.doctor.languages import check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.documents.terms import Terms
@@ -293,7 +293,7 @@ def check_translations(
     advice = "Name the right files"
     if _is_table(name) and not any(map(_is_table, others)):
         advice = f"Name the column of the translations, `--columns {','.join(reversed(layout.columns or ('1', '2')))}`"
-    check_same_language(texts, references, name, SKIP_FLAG, advice)
+    check_same_language(texts, references, name, advice)
 
 
 def _is_table(name: str) -> bool:
@@ -331,7 +331,7 @@ def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Pr
 
 
 def _check_side(lines: Sequence[str], stated: str, file: str, progress: Progress, other: str = "") -> None:
-    if note := check_side(lines, stated, file, SKIP_FLAG, other):
+    if note := check_side(lines, stated, file, other):
         progress.note(f"warning: {note}")
 
 

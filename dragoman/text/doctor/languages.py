@@ -100,11 +100,10 @@ def contradiction(side: SideLanguage, stated: str, other_stated: str = "") -> st
     return side.language if side.share >= _CLEAR_SHARE and side.stated <= _STATED_SHARE else ""
 
 
-def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_stated: str = "") -> str:
+def check_side(lines: Sequence[str], stated: str, name: str, other_stated: str = "") -> str:
     """A warning if a side looks like a language similar to the stated one, else "".
 
-    Raises DataError if the side is clearly in another language. `name` is the name of the side in messages, `skip` the
-    setting that turns the check off.
+    Raises DataError if the side is clearly in another language. `name` is the name of the side in messages.
     """
     found = contradiction(language_of_side(lines, stated), stated, other_stated)
     if not found:
@@ -113,23 +112,22 @@ def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_st
     if are_similar(found, stated):
         return f"{message}; the two languages are similar, so check the text yourself"
     example = shorten(next(filter(str.strip, lines)))
-    raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {skip}.')
+    raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {SKIP_FLAG}.')
 
 
 def check_same_language(
-    lines: Sequence[str], references: Sequence[str], name: str, skip: str, advice: str = "Name the right files"
+    lines: Sequence[str], references: Sequence[str], name: str, advice: str = "Name the right files"
 ) -> None:
     """Raise DataError if translations are clearly in another language than their references.
 
-    `name` is the name of the translations in the message, `advice` says how to correct them, and `skip` is the setting
-    that turns the check off.
+    `name` is the name of the translations in the message, and `advice` says how to correct them.
     """
     wanted = language_of_side(references).language
     found = contradiction(language_of_side(lines, wanted), wanted)
     if found and not are_similar(found, wanted):
         raise DataError(
             f"{name} looks like {name_with_code(found)}, but the references look like {name_with_code(wanted)}. "
-            f"{advice}; if they are right, add {skip}."
+            f"{advice}; if they are right, add {SKIP_FLAG}."
         )
 
 

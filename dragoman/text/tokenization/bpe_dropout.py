@@ -26,7 +26,7 @@ class BpeDropout:
     """Segments text like `tokenizer`, with merges dropped at random.
 
     A word of more than 200 characters is first cut into parts of 200, so that no input takes quadratic time.
-    Raises ConfigError for tokenizers without merges, and for a probability outside [0, 1).
+    `probability` is at least 0 and below 1. Raises ConfigError for tokenizers without merges.
     """
 
     def __init__(self, tokenizer: Tokenizer, probability: float) -> None:
@@ -35,8 +35,6 @@ class BpeDropout:
                 f"`tokenizer.bpe_dropout` is {probability}, but a tokenizer of kind {tokenizer.kind} has no merges. "
                 "Set `tokenizer.kind` to bpe, or `tokenizer.bpe_dropout` to 0."
             )
-        if not 0.0 <= probability < 1.0:
-            raise ConfigError(f"`tokenizer.bpe_dropout` must be at least 0 and below 1, but is {probability}.")
         model = json.loads(tokenizer.library.to_str())["model"]
         self._tokenizer = tokenizer
         self._probability = probability

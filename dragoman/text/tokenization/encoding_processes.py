@@ -13,7 +13,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -64,21 +64,17 @@ class ProcessEncoderPair:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _spread(self, chunks: Iterable[list[SentencePair]], workers: "Sequence[_Worker]") -> Iterator[EncodedChunk]:
-        idle, busy = deque(workers), deque[tuple[_Worker, list[SentencePair]]]()
-        for chunk in chunks:
-            done = None if idle else self._answered(*busy.popleft(), idle)
-            worker = idle.popleft()
+        busy = deque[tuple[_Worker, list[SentencePair]]]()
+        for chunk, worker in zip(chunks, cycle(workers)):
+            done = self._answered(*busy.popleft()) if len(busy) == len(workers) else None
             worker.ask(chunk)
             busy.append((worker, chunk))
             if done:
                 yield done
-        while busy:
-            yield self._answered(*busy.popleft(), idle)
+        yield from (self._answered(worker, chunk) for worker, chunk in busy)
 
-    def _answered(self, worker: "_Worker", chunk: list[SentencePair], idle: "deque[_Worker]") -> EncodedChunk:
-        rows = worker.answer() or self._here.encode(chunk)
-        idle.append(worker)
-        return EncodedChunk(chunk, *rows)
+    def _answered(self, worker: "_Worker", chunk: list[SentencePair]) -> EncodedChunk:
+        return EncodedChunk(chunk, *(worker.answer() or self._here.encode(chunk)))
 
 
 class _Worker:

@@ -92,12 +92,8 @@ class SentencePieceTokenizer:
         """The token of an id, or None if there is no such id."""
         return self.vocabulary[index] if 0 <= index < len(self.vocabulary) else None
 
-    def encode(self, text: str, add_special_tokens: bool = False) -> Encoding:
-        """The ids of a text. Raises TypeError or UnicodeEncodeError if it is not valid Unicode."""
-        return self.encode_batch_fast([text])[0]
-
     def encode_batch_fast(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[Encoding]:
-        """The ids of many texts, on all cores."""
+        """The ids of many texts, on all cores. Raises TypeError or UnicodeEncodeError for text that is not Unicode."""
         codes = [_LANGUAGE.match(text) for text in texts]
         rests = [text[code.end() :] if code else text for text, code in zip(texts, codes, strict=True)]
         normalized = [self.normalize(rest) for rest in rests]
@@ -304,7 +300,8 @@ class _Trie:
             current, written = ways.pop()
             for child in self._children_of(current):
                 way = written + bytes((self._labels[child],))
-                if len(way) < _num_bytes(way[0]):
+                # The first byte of a UTF-8 character tells its length. A wrong one counts as a character.
+                if len(way) < 1 + (way[0] >= 0xC0) + (way[0] >= 0xE0) + (way[0] >= 0xF0):
                     ways.append((child, way))
                 else:
                     found.append((_decode(way), child))
@@ -331,11 +328,6 @@ class _Trie:
         if self._steps > _MAX_STEPS:
             raise ValueError("its character map has no end")
         return found
-
-
-def _num_bytes(first: int) -> int:
-    """The length of a UTF-8 character that starts with this byte. 1 for a byte that cannot start one."""
-    return 1 + (first >= 0xC0) + (first >= 0xE0) + (first >= 0xF0)
 
 
 def _decode(way: bytes) -> str:

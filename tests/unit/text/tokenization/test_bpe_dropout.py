@@ -84,9 +84,3 @@ def test_segmentations_are_distributed_as_the_librarys(tokenizer_of):
 def test_kinds_without_merges_are_refused(tokenizer_of, kind):
     with pytest.raises(ConfigError, match=r"`tokenizer.bpe_dropout`.*no merges"):
         BpeDropout(tokenizer_of(kind), 0.1)
-
-
-@pytest.mark.parametrize("probability", [-0.1, 1.0])
-def test_probabilities_out_of_range(tokenizer_of, probability):
-    with pytest.raises(ConfigError, match="bpe_dropout"):
-        BpeDropout(tokenizer_of("byte_bpe"), probability)
