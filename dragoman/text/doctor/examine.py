@@ -167,9 +167,8 @@ def _skipped_units(corpus: Corpus, report: ReadReport) -> list[CorpusFinding]:
 def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies) -> list[CorpusFinding]:
     """The findings of the comparison and the counts. A serious count explains unrelated sides, so only it is kept."""
     tallied = list(tallies.findings())
-    related = compared.related or any(finding.serious for finding in tallied)
-    compared = replace(compared, related=related)
-    return [*comparison_findings(corpus.sides, corpus.side_names(), compared, tallies.pairs, tallies.pairs), *tallied]
+    compared = replace(compared, related=compared.related or any(finding.serious for finding in tallied))
+    return [*comparison_findings(corpus, compared, tallies.pairs, tallies.pairs), *tallied]
 
 
 class _Sample:
@@ -304,4 +303,4 @@ def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> l
     (src, tgt), difference = corpus.paths, Tally(abs(counts[0] - counts[1]))
     message = f"{src} has {counts[0]:,} lines, but {tgt} has {counts[1]:,}"
     lengths = difference.finding(LENGTHS, message, "Fix the places listed below.", max(counts), serious=True)
-    return [*lengths, *comparison_findings(corpus.sides, corpus.side_names(), compared, *counts)]
+    return [*lengths, *comparison_findings(corpus, compared, *counts)]

@@ -8,9 +8,10 @@ import numpy as np
 
 from dragoman.languages import language_name, name_with_code
 from dragoman.records import SentencePair
+from dragoman.text.corpus.corpus import Corpus
 from dragoman.text.doctor import languages
 from dragoman.text.doctor.findings import CorpusFinding, Tally, shorten
-from dragoman.text.doctor.slides import SideComparison, Sides, Slide
+from dragoman.text.doctor.slides import SideComparison, Slide
 
 LANGUAGE, SWAPPED, SCRIPT = "other language", "swapped languages", "other script"
 
@@ -158,10 +159,9 @@ SLIDE, UNRELATED = "misalignment", "unrelated sides"
 _PREVIEW_PAIRS = 2
 
 
-def comparison_findings(
-    sides: Sides, names: tuple[str, str], found: SideComparison, num_src: int, num_tgt: int
-) -> Iterator[CorpusFinding]:
+def comparison_findings(corpus: Corpus, found: SideComparison, num_src: int, num_tgt: int) -> Iterator[CorpusFinding]:
     """A finding if the sides are unrelated, and one for each slide, which counts the lines up to the next slide."""
+    names = corpus.side_names()
     if not found.related:
         message = "the sides are unrelated: a line matches its own partner no better than any other line"
         advice = (
@@ -169,7 +169,7 @@ def comparison_findings(
             "them alone breaks the pairs."
         )
         count = min(num_src, num_tgt)
-        pairs = enumerate(islice(zip(*sides(), strict=False), _PREVIEW_PAIRS), 1)
+        pairs = enumerate(islice(zip(*corpus.sides(), strict=False), _PREVIEW_PAIRS), 1)
         preview = tuple(f"{number} | {number}  {' | '.join(map(shorten, texts))}" for number, texts in pairs)
         yield CorpusFinding(UNRELATED, message, advice, count, count / num_src, (1,), serious=True, preview=preview)
     ends = [*(slide.line for slide in found.slides[1:]), num_src + 1]
@@ -188,16 +188,16 @@ def comparison_findings(
                 f"{partner}"
             )
             advice = f"Compare the sides there: {longer} has {lines} too many, or {shorter} has {lines} too few."
-            count, preview = end - slide.line, _preview(sides, slide)
+            count, preview = end - slide.line, _preview(corpus, slide)
         yield CorpusFinding(SLIDE, message, advice, count, count / num_src, (slide.line,), True, preview)
 
 
-def _preview(sides: Sides, slide: Slide) -> tuple[str, ...]:
+def _preview(corpus: Corpus, slide: Slide) -> tuple[str, ...]:
     """The pairs around a slide, paired as they are before it: source lines and their former target lines."""
     start = max(slide.line - 1 - _PREVIEW_PAIRS, -slide.before, 0)
     stop = slide.line + _PREVIEW_PAIRS
     # Read each side separately: in one pass, the text between the two positions would stay in memory.
-    src, tgt = (islice(sides()[side], start + by, stop + by) for side, by in enumerate((0, slide.before)))
+    src, tgt = (islice(corpus.sides()[side], start + by, stop + by) for side, by in enumerate((0, slide.before)))
     rows = []
     for number, texts in enumerate(zip(src, tgt, strict=False), start=start + 1):
         mark = ">" if number == slide.line else " "

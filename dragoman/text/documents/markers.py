@@ -245,9 +245,7 @@ class _Part:
 
     def _beyond(self, marker: Marker) -> tuple[bool, bool]:
         """Whether the marker starts before the part, and whether it ends after the part."""
-        inner = len(self._starts)
-        start, stop = self._words(marker)
-        return marker.start < self._bounds[0] and start == 0, marker.stop > self._bounds[1] and stop == inner
+        return marker.start < self._bounds[0], marker.stop > self._bounds[1]
 
     def _run(self, marker: Marker, words: Range, free: NDArray[np.bool_]) -> Range:
         """The run of free target words that attended most to the marker's source words. Empty if no word is free."""
@@ -295,8 +293,7 @@ class _Part:
         edge = self._edge(word, within)
         if edge is not None and gaps[edge]:
             return edge
-        left = self._weights[:, word - 1] if word else np.zeros(len(self._weights))
-        right = self._weights[:, word] if word < num_src else np.zeros(len(self._weights))
+        left, right = np.pad(self._weights, ((0, 0), (1, 1)))[:, word : word + 2].T
         looked = self._before[:, word]
         # Words before the gap should attend to the source before the point, words after the gap to the rest.
         order = np.concatenate(([0.0], np.cumsum(2 * looked - 1))) / max(len(looked), 1)
