@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from html import escape, unescape
 
 from dragoman.languages import main_language
-from dragoman.text.documents.markers import MarkedDocument, MarkedText, Marker
-from dragoman.text.documents.placeholders import remove_placeholders
+from dragoman.text.documents.markers import MarkedDocument, MarkedText, Marker, remove_placeholders
 from dragoman.text.documents.tags import Tag, tags_of
 
 _INLINE = frozenset(

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dragoman.text.documents.markers import MarkedText, Marker
-from dragoman.text.documents.placeholders import has_between, marker_edges, remove_placeholders
+from dragoman.text.documents.markers import MarkedText, Marker, has_between, marker_edges, remove_placeholders
 
 _UNITS = (
     "km/h|m/s|kWh|mph|kHz|MHz|GHz|kbps|Mbps|hPa|kPa|rpm|km|cm|mm|µm|nm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|PB|kW|MW|GW|Wh|"
