@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -53,21 +54,13 @@ _USUAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedLine:
-    """A line of the file as an encoding decodes it."""
-
-    encoding: str
-    line: str
-
-
-@dataclass(frozen=True, slots=True)
 class EncodingGuess:
-    """The possible encodings, each with a decoded line, best first. One if it is certain, none if nothing fits.
+    """The possible encodings, each with a line that it decodes, best first. One if it is certain, none if nothing fits.
 
     `is_utf8`: the other non-ASCII lines are UTF-8, so the file is damaged or mixed.
     """
 
-    readings: tuple[DecodedLine, ...]
+    readings: dict[str, str]
     is_utf8: bool = False
 
 
@@ -79,15 +72,15 @@ def guess_encoding(path: Path, languages: Sequence[str]) -> EncodingGuess:
         try:
             line = next(filter(str.strip, read_lines(path, encoding=wide)), "")
         except DataError:
-            return EncodingGuess(())
-        return EncodingGuess((DecodedLine(wide.upper().replace("_", "-"), shorten(line)),))
+            return EncodingGuess({})
+        return EncodingGuess({wide.upper().replace("_", "-"): shorten(line)})
     lines, is_utf8 = _lines_not_utf8(path)
     if is_utf8 or not lines:
-        return EncodingGuess((), is_utf8)
+        return EncodingGuess({}, is_utf8)
     usual = {codec for code in languages for codec in _USUAL.get(main_language(code), _WESTERN)}
     groups = _Groups(lines, languages, usual)
-    possible = [reading for reading in groups.readings() if _can_decode(path, reading.encoding)]
-    return EncodingGuess(tuple(possible[:_MOST_READINGS]))
+    possible = ((encoding, line) for encoding, line in groups.readings() if _can_decode(path, encoding))
+    return EncodingGuess(dict(islice(possible, _MOST_READINGS)))
 
 
 def is_utf16(path: Path) -> bool:
@@ -141,7 +134,7 @@ class _Groups:
                 self._names[texts] = codec
                 self._odds[texts] = [max(log_odds(text, languages), default=0.0) for text in texts]
 
-    def readings(self) -> Iterator[DecodedLine]:
+    def readings(self) -> Iterator[tuple[str, str]]:
         """The best encoding and those not clearly worse, each with a line on which it differs from the best."""
         if not self._names:
             return
@@ -158,7 +151,7 @@ class _Groups:
         for texts in (best, *rivals):
             other = best if texts != best else rivals[0] if rivals else best
             place = next((place for place, pair in enumerate(zip(texts, other, strict=True)) if pair[0] != pair[1]), 0)
-            yield DecodedLine(display_name(self._names[texts]), shorten(texts[place]))
+            yield display_name(self._names[texts]), shorten(texts[place])
 
     def _mean(self, texts: tuple[str, ...]) -> float:
         return mean(self._odds[texts])

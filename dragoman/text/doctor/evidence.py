@@ -136,14 +136,6 @@ _LINES_AT_ONCE = 2048
 _PRIOR_COUNT = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lexicon:
-    """One vector per word of each side, (words, directions)."""
-
-    src: Vectors
-    tgt: Vectors
-
-
 class CooccurrenceTable:
     """Counts of word pairs in pairs of lines, (source words, target words)."""
 
@@ -168,8 +160,11 @@ class CooccurrenceTable:
             np.add.at(self._tgt, tgt_words, (1 / src.counts[left][line]).astype(np.float32))
             self._lines += len(products)
 
-    def lexicon(self) -> Lexicon:
-        """The word vectors, deterministic for the same counts. Call it once: it drops the table."""
+    def lexicon(self) -> tuple[Vectors, Vectors]:
+        """One vector per word of each side, (words, directions), deterministic for the same counts.
+
+        Call it once: it drops the table.
+        """
         src, tgt = np.sqrt(self._src + _PRIOR_COUNT)[:, None], np.sqrt(self._tgt + _PRIOR_COUNT)[:, None]
         table = self._pairs.reshape(len(src), len(tgt))
         table -= np.outer(self._src, self._tgt / max(self._lines, 1))
@@ -182,7 +177,7 @@ class CooccurrenceTable:
         left, strengths, right = np.linalg.svd(basis.T @ table, full_matrices=False)
         roots = np.sqrt(strengths[:_DIRECTIONS])
         self._pairs = np.zeros(0, np.float32)
-        return Lexicon((basis @ left)[:, : len(roots)] * roots / src, right[: len(roots)].T * roots / tgt)
+        return (basis @ left)[:, : len(roots)] * roots / src, right[: len(roots)].T * roots / tgt
 
 
 def line_vectors(evidence: Evidence, words: Vectors) -> Vectors:

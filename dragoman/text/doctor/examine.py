@@ -85,7 +85,7 @@ def examine(
     return Examination(
         str(corpus),
         pairs,
-        (pass_.tallies.src_characters, pass_.tallies.tgt_characters),
+        (pass_.tallies.characters[0], pass_.tallies.characters[1]),
         languages,
         scripts,
         tuple(sorted([*findings, *found], key=lambda finding: (not finding.serious, -finding.share))),
@@ -273,7 +273,7 @@ def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
             bad = Tally(count, [1])
         if bad.count:
             guess = guess_encoding(path, languages[side : side + 1] if len(corpus.paths) > 1 else languages)
-            preview = tuple(f"{reading.encoding}: {reading.line}" for reading in guess.readings)
+            preview = tuple(map(": ".join, guess.readings.items()))
             message, advice = _encoding_message(path, guess)
             (finding,) = bad.finding(ENCODING, message, advice, count, serious=True)
             findings.append(replace(finding, preview=preview))
@@ -282,7 +282,7 @@ def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
 
 def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
     """Message and advice for a file that is not UTF-8. They name one encoding only if the guess is certain."""
-    said, names = f"lines of {path} are not UTF-8", [reading.encoding for reading in guess.readings]
+    said, names = f"lines of {path} are not UTF-8", list(guess.readings)
     if guess.is_utf8:
         advice = "Correct or remove these lines: no single encoding fits the whole file."
         return f"{said}, but its other lines are: they are damaged or in another encoding", advice

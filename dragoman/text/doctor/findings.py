@@ -189,8 +189,7 @@ class Tallies:
     """The counts of one corpus. Feed the pairs to `add` in order."""
 
     pairs: int = 0
-    src_characters: int = 0
-    tgt_characters: int = 0
+    characters: list[int] = field(default_factory=lambda: [0, 0])
     kinds: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in _SAID})
     longest: int = 0
     _usual: list[int] = field(default_factory=lambda: [0, 0])
@@ -203,10 +202,9 @@ class Tallies:
         sides = [[pair.src for pair in chunk], [pair.tgt for pair in chunk]]
         for side, first in enumerate((self._first.src, self._first.tgt)):
             self._same[side] = self._same[side] and sides[side].count(first) == len(chunk)
+            self.characters[side] += sum(map(len, sides[side]))
         joined = "\n".join(map("\n".join, sides))
         suspects = [(self.kinds[kind], found) for kind, found in _PATTERNS.items() if found.search(joined)]
-        self.src_characters += sum(map(len, sides[0]))
-        self.tgt_characters += sum(map(len, sides[1]))
         # Languages need different numbers of characters for the same text: scale by the ratio of the pairs so far.
         usual = [(len(src), len(tgt)) for src, tgt in zip(*sides, strict=True) if src and tgt]
         usual = [sizes for sizes in usual if max(sizes) <= MAX_CHARACTERS]

@@ -215,16 +215,11 @@ def _load_detector() -> tuple[Any, frozenset[str]]:
     return identifier, frozenset(identifier.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class Directions:
-    """The language of the sources and of the targets of most pairs, and the direction of the pairs.
+Directions = tuple[str, str, NDArray[np.int8]]
+"""The language of the sources and of the targets of most pairs, and the direction of each pair, (pairs,).
 
-    `signs` (pairs,) is 1 for a pair in this direction, -1 for one in the other direction, and 0 if it is not clear.
-    """
-
-    src: str
-    tgt: str
-    signs: NDArray[np.int8]
+The direction is 1 for a pair like most, -1 for one in the other direction, and 0 if it is not clear.
+"""
 
 
 def find_directions(pairs: Sequence[SentencePair], declared: tuple[str, str] | None = None) -> Directions | None:
@@ -248,7 +243,7 @@ def find_directions(pairs: Sequence[SentencePair], declared: tuple[str, str] | N
         return None
     if not declared and signs.sum() < 0:
         one, other, signs = other, one, -signs
-    return Directions(labels[one], labels[other], signs)
+    return labels[one], labels[other], signs
 
 
 def _best_languages(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> tuple[int, int]:

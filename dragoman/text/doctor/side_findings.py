@@ -103,12 +103,13 @@ def _swapped_pairs(sample: _Sample, declared: tuple[str, str] | None) -> list[Co
     found = languages.find_directions([pair for _, pair in sample], declared) if sample else None
     if found is None:
         return []
-    lines = [number for (number, _), sign in zip(sample, found.signs.tolist(), strict=True) if sign < 0]
-    total = int(np.count_nonzero(found.signs))
+    src, tgt, signs = found
+    lines = [number for (number, _), sign in zip(sample, signs.tolist(), strict=True) if sign < 0]
+    total = int(np.count_nonzero(signs))
     if not _is_mixture(len(lines), total):
         return []
-    src, tgt = language_name(found.src), language_name(found.tgt)
-    message = f"sampled pairs have source and target swapped: they run from {tgt} to {src}, unlike the others"
+    direction = f"they run from {language_name(tgt)} to {language_name(src)}, unlike the others"
+    message = f"sampled pairs have source and target swapped: {direction}"
     advice = "Swap these pairs back, or remove them."
     return Tally.of(lines).finding(SWAPPED, message, advice, total, len(lines) >= _REVERSED_SHARE * total)
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dragoman.text.doctor.evidence import (
     CooccurrenceTable,
     Evidence,
-    Lexicon,
     Vectors,
     WordTable,
     line_vectors,
@@ -164,7 +163,7 @@ class _Learner:
 
     src_words: WordTable
     tgt_words: WordTable
-    lexicon: Lexicon
+    lexicon: tuple[Vectors, Vectors]
     length_bias: float
     odds: tuple[Vectors, ...]
     shifts: tuple[int, ...]
@@ -220,7 +219,7 @@ class _Learner:
 
     def codes(self, src: Evidence, tgt: Evidence) -> Codes:
         """Three kinds of evidence, (3, lines, shifts): similarity of words, shared numbers and names, lengths."""
-        vectors = line_vectors(src, self.lexicon.src), line_vectors(tgt, self.lexicon.tgt)
+        vectors = map(line_vectors, (src, tgt), self.lexicon)
         cosines = similarities(*vectors, self.margin, self.shifts)
         rows = [_surface_codes(src, tgt, self.margin + shift, self.length_bias) for shift in self.shifts]
         shared, lengths = (np.stack(kind, axis=1) for kind in zip(*rows, strict=True))
