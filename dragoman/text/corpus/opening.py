@@ -123,7 +123,7 @@ def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corp
     languages = languages_of_fields(nested, texts)
     if layout.columns or (not nested and len(languages) < 2):
         fields = choose_fields(path, (nested, texts), layout.columns, src_lang, tgt_lang)
-        named = language_of_key(fields.src), language_of_key(fields.tgt)
+        named: tuple[str, ...] = (language_of_key(fields.src), language_of_key(fields.tgt))
         if not any(named):
             named = _languages_in_name(path) or named
         src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]

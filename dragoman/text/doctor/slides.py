@@ -219,7 +219,7 @@ class _Learner:
 
     def codes(self, src: Evidence, tgt: Evidence) -> Codes:
         """Three kinds of evidence, (3, lines, shifts): similarity of words, shared numbers and names, lengths."""
-        vectors = map(line_vectors, (src, tgt), self.lexicon)
+        vectors = line_vectors(src, self.lexicon[0]), line_vectors(tgt, self.lexicon[1])
         cosines = similarities(*vectors, self.margin, self.shifts)
         rows = [_surface_codes(src, tgt, self.margin + shift, self.length_bias) for shift in self.shifts]
         shared, lengths = (np.stack(kind, axis=1) for kind in zip(*rows, strict=True))

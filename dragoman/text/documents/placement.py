@@ -186,7 +186,8 @@ class _Part:
 
     def _gain(self, words: Range) -> _Weights:
         """The attention of each target word to a range of source words, (target words,)."""
-        return self._before[:, words[1]] - self._before[:, words[0]]
+        gain: _Weights = self._before[:, words[1]] - self._before[:, words[0]]
+        return gain
 
     def _beyond(self, marker: Marker) -> tuple[bool, bool]:
         """Whether the marker starts before the part, and whether it ends after the part."""
