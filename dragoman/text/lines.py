@@ -162,7 +162,12 @@ def ignore_invalid(number: int) -> None:
 
 def _decode_lines(lines: Iterable[bytes], name: str, report_invalid: ReportInvalid | None) -> Iterator[str]:
     number = 1
-    for block in _blocks(lines, name):
+    for block in _blocks(lines):
+        if len(block[-1]) > MOST_LINE_BYTES:
+            raise DataError(
+                f"{name}, line {number + len(block) - 1} has more than {MOST_LINE_BYTES >> 20} MiB, the limit for one "
+                "line. Check that it is text with a line feed after each sentence."
+            )
         if number == 1:
             if report_invalid is None:
                 refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
@@ -175,34 +180,20 @@ def _decode_lines(lines: Iterable[bytes], name: str, report_invalid: ReportInval
         number += len(block)
 
 
-def _blocks(lines: Iterable[bytes], name: str) -> Iterator[list[bytes]]:
+def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Lists of lines: whole buffers of a file, single lines of a pipe, whose next line may come late.
 
-    Raises DataError for a line of more than `MOST_LINE_BYTES`, and reads no further.
+    Of a line of more than `MOST_LINE_BYTES`, only the start is read, as the last line of a list.
     """
-    number = 0
     if isinstance(lines, io.BufferedReader) and lines.seekable():
         while start := lines.read(_BUFFER_BYTES):
             end = b"" if start.endswith(b"\n") else lines.readline(MOST_LINE_BYTES)
-            block = io.BytesIO(start + end).readlines()
-            number += len(block)
-            _check_length(block[-1], number, name)
-            yield block
+            yield io.BytesIO(start + end).readlines()
         return
     if isinstance(lines, io.BufferedIOBase):
         lines = iter(partial(lines.readline, MOST_LINE_BYTES + 1), b"")
     for line in lines:
-        number += 1
-        _check_length(line, number, name)
         yield [line]
-
-
-def _check_length(line: bytes, number: int, name: str) -> None:
-    if len(line) > MOST_LINE_BYTES:
-        raise DataError(
-            f"{name}, line {number} has more than {MOST_LINE_BYTES >> 20} MiB, the limit for one line. "
-            "Check that it is text with a line feed after each sentence."
-        )
 
 
 def _decode_block(block: list[bytes]) -> list[str]:

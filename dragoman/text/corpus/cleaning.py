@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dragoman.config import DataSettings
 from dragoman.records import SentencePair
 from dragoman.text.corpus import splitting
-from dragoman.text.corpus.splitting import Fingerprints, FingerprintSet, HeldOut, chunks
+from dragoman.text.corpus.splitting import CHUNK_PAIRS, Fingerprints, FingerprintSet, HeldOut, chunks
 from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk
 from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 
@@ -33,7 +33,6 @@ HELD_OUT, SHARED = "held out for validation or test", "source also in validation
 TOO_LONG, RATIO = "longer than max_tokens", "lengths too different"
 RULES = (EMPTY, HELD_OUT, SHARED, DUPLICATE, TOO_LONG, RATIO)
 RATIO_SLACK_TOKENS = 5
-_CHUNK_PAIRS = 1 << 13
 
 
 @dataclass(slots=True)
@@ -66,7 +65,7 @@ class Cleaner:
     def __init__(
         self, settings: DataSettings, held_out: HeldOut | None = None, read: deque[Fingerprints] | None = None
     ) -> None:
-        """`read` holds fingerprints of the first sources of the corpus, if known. The first pass empties it."""
+        """`read` has fingerprints of the first sources of the corpus in chunks, if known. The first pass empties it."""
         self.report = CleaningReport()
         self._read = read or deque()
         self._settings = settings
@@ -91,11 +90,11 @@ class Cleaner:
     def _kept(self, pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
         """The pairs that the rules on text keep, in chunks."""
         if self._decided:
-            for chunk, packed in zip(chunks(pairs, _CHUNK_PAIRS), self._decided, strict=True):
+            for chunk, packed in zip(chunks(pairs, CHUNK_PAIRS), self._decided, strict=True):
                 yield list(compress(chunk, np.unpackbits(packed, count=len(chunk)).tolist()))
             return
         decided = []
-        for chunk in chunks(pairs, _CHUNK_PAIRS):
+        for chunk in chunks(pairs, CHUNK_PAIRS):
             keep = self.keep_texts(chunk)
             decided.append(np.packbits(keep))
             yield list(compress(chunk, keep.tolist()))
@@ -128,15 +127,8 @@ class Cleaner:
 
     def _fingerprints(self, pairs: Sequence[SentencePair], seed: int) -> Fingerprints:
         """Fingerprints of the sources, taken from the known ones while they last."""
-        known: list[Fingerprints] = []
-        missing = len(pairs)
-        while self._read and missing:
-            first = self._read.popleft()
-            known.append(first[:missing])
-            if len(first) > missing:
-                self._read.appendleft(first[missing:])
-            missing -= len(known[-1])
-        return np.concatenate([*known, splitting.source_fingerprints(pairs[len(pairs) - missing :], seed)])
+        known = self._read.popleft() if self._read else np.zeros(0, np.uint64)
+        return np.concatenate([known, splitting.source_fingerprints(pairs[len(known) :], seed)])
 
     def _drop(self, keep: _Mask, taken: _Mask, rule: str) -> None:
         """Clear `keep` in place for the kept pairs where `taken` is true, and count them."""

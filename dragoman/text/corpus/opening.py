@@ -5,7 +5,6 @@ The extension gives the format. The languages come from the settings, else from 
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -112,26 +111,23 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", lay
     named = in_name or languages_of_header(table)
     if all(named):
         _check_columns(path, named, src_lang, tgt_lang, layout.columns)
-    src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
-    return Corpus((path,), format_, src_lang, tgt_lang, layout.encoding, table)
+    return Corpus((path,), format_, src_lang or named[0], tgt_lang or named[1], layout.encoding, table)
 
 
 def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corpus:
     nested, texts = first_texts(path, layout)
-    if "1" not in texts and all(map(str.isdecimal, layout.columns)):  # numbers are for tables and arrays
-        layout = replace(layout, columns=())
+    # Numbers are for tables and arrays.
+    are_for_tables = "1" not in texts and all(map(str.isdecimal, layout.columns))
+    columns = () if are_for_tables else layout.columns
     languages = languages_of_fields(nested, texts)
-    if layout.columns or (not nested and len(languages) < 2):
-        fields = choose_fields(path, (nested, texts), layout.columns, src_lang, tgt_lang)
-        named: tuple[str, ...] = (language_of_key(fields.src), language_of_key(fields.tgt))
-        if not any(named):
-            named = _languages_in_name(path) or named
-        src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
-    else:
-        if not (src_lang and tgt_lang):
-            src_lang, tgt_lang = _complete_languages(src_lang, tgt_lang, languages, path)
-        fields = choose_fields(path, (nested, texts), (), src_lang, tgt_lang)
-    return Corpus((path,), "jsonl", src_lang, tgt_lang, layout.encoding, fields)
+    by_language = not columns and (nested or len(languages) > 1)
+    if by_language and not (src_lang and tgt_lang):
+        src_lang, tgt_lang = _complete_languages(src_lang, tgt_lang, languages, path)
+    fields = choose_fields(path, (nested, texts), columns, src_lang, tgt_lang)
+    named: tuple[str, ...] = (language_of_key(fields.src), language_of_key(fields.tgt))
+    if not any(named):
+        named = _languages_in_name(path) or named
+    return Corpus((path,), "jsonl", src_lang or named[0], tgt_lang or named[1], layout.encoding, fields)
 
 
 def has_both_sides(path: Path) -> bool:

@@ -154,11 +154,8 @@ def _fit(
     if len(text) <= 1 or length(text.strip()) <= limit:
         return [text]
     cut, *finer = cuts
-    parts = cut(text)
-    if not finer:
-        return [piece for part in parts for piece in _fit(part, length, limit, cuts)]
-    packed = _pack(parts, length, limit)
-    return [piece for part in packed for piece in _fit(part, length, limit, finer)]
+    parts = _pack(cut(text), length, limit) if finer else cut(text)
+    return [piece for part in parts for piece in _fit(part, length, limit, finer or cuts)]
 
 
 def _pack(parts: Iterable[str], length: Callable[[str], int], limit: int) -> Iterator[str]:

@@ -48,7 +48,7 @@ def test_segmentations_are_distributed_as_enumerated(tokenizer_of):
     probability, draws = 0.3, 6000
     dropout = BpeDropout(tokenizer, probability)
     expected: dict[tuple[int, ...], float] = defaultdict(float)
-    start = tuple(dropout._symbols("Ġhouse"))
+    start = tuple(dropout._segment("Ġhouse")[0])
     enumerate_outcomes(start, dropout._merges, probability, 1.0, expected)
     seen = Counter(tuple(dropout.encode("house", 5, 0, index, 0)) for index in range(draws))
     assert len(expected) > 5
