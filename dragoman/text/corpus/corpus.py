@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import tee
+from itertools import accumulate, islice, tee, zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -107,19 +107,15 @@ class Corpus:
         return read_lines(self.paths[side], encoding=self.encoding)
 
     def _aligned(self, report: ReadReport) -> Iterator[SentencePair]:
-        src, tgt = self._lines(0), self._lines(1)
-        for src_line in src:
-            tgt_line = next(tgt, None)
-            if tgt_line is None:
-                raise self._misaligned(report.units + 1 + sum(1 for _ in src), report.units)
+        for src, tgt in zip_longest(self._lines(0), self._lines(1)):
+            if src is None or tgt is None:
+                raise self._misaligned()
             report.units += 1
-            yield SentencePair(src_line, tgt_line)
-        missing = sum(1 for _ in tgt)
-        if missing:
-            raise self._misaligned(report.units, report.units + missing)
+            yield SentencePair(src, tgt)
 
-    def _misaligned(self, src_lines: int, tgt_lines: int) -> DataError:
+    def _misaligned(self) -> DataError:
         src, tgt = self.paths
+        src_lines, tgt_lines = (sum(1 for _ in self._lines(side)) for side in (0, 1))
         if not (src_lines and tgt_lines):
             return DataError(f"{tgt if src_lines else src} is empty. Check that it is the right file.")
         slides = compare_sides(self.sides, src_lines, tgt_lines).slides
@@ -179,9 +175,7 @@ class SizeCounter:
 
     def size(self) -> CorpusSize:
         """The size of everything added so far."""
-        needed, covered = 0, 0
-        for _, count in self._alphabet.most_common():
-            if covered >= COVERAGE * self._characters:
-                break
-            needed, covered = needed + 1, covered + count
+        counts = sorted(self._alphabet.values(), reverse=True)
+        covered = accumulate(counts, initial=0)
+        needed = sum(before < COVERAGE * self._characters for before in islice(covered, len(counts)))
         return CorpusSize(self._pairs, self._words, needed)

@@ -15,7 +15,7 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.languages import LANGUAGE_NAMES, is_code, main_language
 from dragoman.text.corpus.corpus import Corpora, Corpus, Format
 from dragoman.text.corpus.json_lines import choose_fields, first_texts, language_of_key, languages_of_fields
-from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
+from dragoman.text.corpus.layout import PLAIN, Layout, layout_of
 from dragoman.text.corpus.tables import languages_of_header, open_table
 from dragoman.text.corpus.tmx import find_language, matches_language, tmx_languages
 from dragoman.text.lines import ignore_invalid, open_bytes, read_lines, refuse_utf16
@@ -49,7 +49,7 @@ def open_corpora(settings: DataSettings) -> Corpora:
 
     Raises ConfigError if `data.train` is not set or two settings contradict each other, and as `open_corpus`.
     """
-    layout = layout_of_settings(settings)
+    layout = layout_of(settings.encoding, settings.columns, settings.header, "`data.{}`")
     check_corpora(settings)
 
     def opened(name: str, src_lang: str, tgt_lang: str) -> Corpus | None:

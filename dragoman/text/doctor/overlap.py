@@ -31,10 +31,8 @@ class Overlap:
     """Finds the first training sentence that matches each test sentence. Feed the training text to `add` in order."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
-        self._words: dict[str, int] = {}
-        for sentence in sentences:
-            for word in _words(sentence):
-                self._words.setdefault(word, len(self._words))
+        distinct = dict.fromkeys(chain.from_iterable(map(_words, sentences)))
+        self._words = {word: number for number, word in enumerate(distinct)}
         self._numbers = np.random.default_rng(0).integers(1, 1 << 63, len(self._words) + 1, np.uint64)
         filled = np.array([place for place, sentence in enumerate(sentences) if sentence.strip()], np.int64)
         texts = (normalize_text(sentences[place]) for place in filled.tolist())

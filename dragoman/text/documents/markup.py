@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
+from itertools import groupby
 
 from dragoman.languages import main_language
 from dragoman.text.documents.markers import MarkedDocument, MarkedText, Marker, remove_placeholders
@@ -92,17 +93,17 @@ def _unescape(text: str) -> str:
 def read_markup(page: str, rules: MarkupRules) -> MarkedDocument:
     """Split a page into blocks. Never fails, and the parts joined are the page. Time is linear in its length."""
     found = MarkedDocument()
-    block: list[Tag] = []
-    for event in _with_elements_left_alone(_events(page, rules), rules):
-        is_comment = event.kind == "other" and event.raw.startswith("<!--") and event.raw.endswith("-->")
-        inside = is_comment if event.kind == "other" else event.kind == "text" or rules.is_inline(event.name)
-        if inside:
-            block.append(event)
-            continue
-        _add_block(block, found)
-        block = []
-        found.parts.append(event.raw)
-    _add_block(block, found)
+
+    def is_inside_block(event: Tag) -> bool:
+        if event.kind == "other":
+            return event.raw.startswith("<!--") and event.raw.endswith("-->")
+        return event.kind == "text" or rules.is_inline(event.name)
+
+    for is_inside, events in groupby(_with_elements_left_alone(_events(page, rules), rules), is_inside_block):
+        if is_inside:
+            _add_block(list(events), found)
+        else:
+            found.parts += (event.raw for event in events)
     return found
 
 

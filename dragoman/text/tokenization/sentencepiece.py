@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -95,8 +96,8 @@ class SentencePieceTokenizer:
     def encode_batch_fast(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[Encoding]:
         """The ids of many texts, on all cores. Raises TypeError or UnicodeEncodeError for text that is not Unicode."""
         codes = [_LANGUAGE.match(text) for text in texts]
-        rests = [text[code.end() :] if code else text for text, code in zip(texts, codes, strict=True)]
-        normalized = [self.normalize(rest) for rest in rests]
+        starts = [code.end() if code else 0 for code in codes]
+        normalized = [self.normalize(text[start:]) for text, start in zip(texts, starts, strict=True)]
         cut = self._library.encode_batch(normalized, add_special_tokens=False)
         rows = [self._known(one.ids, one.offsets, text) for one, text in zip(cut, normalized, strict=True)]
         return [
@@ -196,15 +197,8 @@ def _bpe(pieces: Sequence[tuple[str, float]]) -> models.BPE:
 
 def _with_bytes(tokens: Iterable[str]) -> Iterator[str]:
     """The tokens, with each run of byte tokens replaced by the text that it spells."""
-    run = bytearray()
-    for token in tokens:
-        if token in _BYTES:
-            run.append(_BYTES[token])
-            continue
-        yield run.decode("utf-8", "replace")
-        run.clear()
-        yield token
-    yield run.decode("utf-8", "replace")
+    for is_bytes, run in groupby(tokens, _BYTES.__contains__):
+        yield bytes(map(_BYTES.__getitem__, run)).decode("utf-8", "replace") if is_bytes else "".join(run)
 
 
 _ROOT = 0
