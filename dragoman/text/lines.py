@@ -9,7 +9,7 @@ import io
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -149,35 +149,29 @@ def read_lines(
     DataError
         If the source cannot be read, is not text, or has a line of more than 16 MiB.
     """
-    if isinstance(source, Path):
-        with open_bytes(source, encoding) as stream:
-            yield from _decode_lines(stream, name or str(source), report_invalid)
-    else:
-        yield from _decode_lines(source, name or "standard input", report_invalid)
+    name = name or (str(source) if isinstance(source, Path) else "standard input")
+    with open_bytes(source, encoding) if isinstance(source, Path) else nullcontext(source) as lines:
+        number = 1
+        for block in _blocks(lines):
+            if len(block[-1]) > MOST_LINE_BYTES:
+                raise DataError(
+                    f"{name}, line {number + len(block) - 1} has more than {MOST_LINE_BYTES >> 20} MiB, the limit for "
+                    "one line. Check that it is text with a line feed after each sentence."
+                )
+            if number == 1:
+                if report_invalid is None:
+                    refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
+                block[0] = block[0].removeprefix(_BOM)
+            try:
+                yield from _decode_block(block)
+            except UnicodeDecodeError:  # decode line by line to find the bad ones
+                for offset, line in enumerate(block):
+                    yield _decode_line(line, number + offset, name, report_invalid)
+            number += len(block)
 
 
 def ignore_invalid(number: int) -> None:
     """A `report_invalid` for samples of a file. The lines are read again, and then reported."""
-
-
-def _decode_lines(lines: Iterable[bytes], name: str, report_invalid: ReportInvalid | None) -> Iterator[str]:
-    number = 1
-    for block in _blocks(lines):
-        if len(block[-1]) > MOST_LINE_BYTES:
-            raise DataError(
-                f"{name}, line {number + len(block) - 1} has more than {MOST_LINE_BYTES >> 20} MiB, the limit for one "
-                "line. Check that it is text with a line feed after each sentence."
-            )
-        if number == 1:
-            if report_invalid is None:
-                refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
-            block[0] = block[0].removeprefix(_BOM)
-        try:
-            yield from _decode_block(block)
-        except UnicodeDecodeError:  # decode line by line to find the bad ones
-            for offset, line in enumerate(block):
-                yield _decode_line(line, number + offset, name, report_invalid)
-        number += len(block)
 
 
 def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -19,6 +19,7 @@ from dragoman.languages import language_name
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout, is_header, language_in, sides_in
 from dragoman.text.corpus.tmx import ReadReport
+from dragoman.text.doctor.findings import shorten
 from dragoman.text.doctor.languages import language_of_side
 from dragoman.text.lines import ReportInvalid, ignore_invalid, join_lines, quote_start, read_lines
 
@@ -218,12 +219,10 @@ def _not_text_error(
 
 def _describe_column(kind: ColumnKind, place: int, body: Cells, header: Sequence[str]) -> str:
     cells = [row[place].strip() for row in body if place < len(row) and row[place].strip()]
-    example = cells[0] if cells else ""
-    if len(example) > _EXAMPLE_CHARACTERS:
-        example = example[: _EXAMPLE_CHARACTERS - 1] + "…"
+    example = f" ({shorten(cells[0], _EXAMPLE_CHARACTERS)})" if cells else ""
     name = f"{header[place]}: " if header else ""
     language = language_of_side(cells).language if kind == "text" else ""
-    return f"{name}{language_name(language) or kind}" + (f" ({example})" if example else "")
+    return f"{name}{language_name(language) or kind}{example}"
 
 
 def _delimiter(path: Path, encoding: str) -> str:
@@ -231,17 +230,16 @@ def _delimiter(path: Path, encoding: str) -> str:
     first = next(read_lines(path, encoding=encoding, report_invalid=ignore_invalid), "")
     if stated := _SEPARATOR.fullmatch(first):
         return stated[1]
-    best, most = _DELIMITERS[0], 1
-    for delimiter in _DELIMITERS:
+
+    def width(delimiter: str) -> int:
+        rows = Table(delimiter, True).rows(path, encoding, 0, ignore_invalid)
         try:
-            table = Table(delimiter, True)
-            rows = [row for _, row in islice(table.rows(path, encoding, 0, ignore_invalid), _DELIMITER_ROWS)]
+            widths = {len(row) for _, row in islice(rows, _DELIMITER_ROWS)}
         except DataError:
-            continue
-        widths = {len(row) for row in rows}
-        if len(widths) == 1 and (width := widths.pop()) > most:
-            best, most = delimiter, width
-    return best
+            return 1
+        return widths.pop() if len(widths) == 1 else 1
+
+    return max(_DELIMITERS, key=width)
 
 
 def _quoted_rows(lines: Iterator[str], delimiter: str, path: Path) -> Iterator[Row]:

@@ -16,11 +16,11 @@ MOST_EXAMPLES = 3
 _SHOWN_CHARACTERS = 48
 
 
-def shorten(text: str) -> str:
-    """The first 48 characters of a text on one line. A tab becomes a space, other control characters U+FFFD."""
-    start = text[:_SHOWN_CHARACTERS].replace("\t", " ")
+def shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+    """The first characters of a text on one line. A tab becomes a space, other control characters U+FFFD."""
+    start = text[:most].replace("\t", " ")
     shown = "".join(char if char.isprintable() else "\ufffd" for char in start)
-    return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown[:-1]}…"
+    return shown if len(text) <= most else f"{shown[:-1]}…"
 
 
 @dataclass(frozen=True, slots=True)

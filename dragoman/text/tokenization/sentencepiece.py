@@ -197,7 +197,8 @@ def _bpe(pieces: Sequence[tuple[str, float]]) -> models.BPE:
 
 def _with_bytes(tokens: Iterable[str]) -> Iterator[str]:
     """The tokens, with each run of byte tokens replaced by the text that it spells."""
-    for is_bytes, run in groupby(tokens, _BYTES.__contains__):
+    for is_bytes, group in groupby(tokens, _BYTES.__contains__):
+        run = list(group)
         yield bytes(map(_BYTES.__getitem__, run)).decode("utf-8", "replace") if is_bytes else "".join(run)
 
 
