@@ -122,17 +122,12 @@ class _Groups:
     def __init__(self, lines: Sequence[bytes], languages: Sequence[str], usual: set[str]) -> None:
         found = {codec for match in from_bytes(b"\n".join(lines)) for codec in match.could_be_from_charset}
         self._usual, self._judged = usual, any(languages)
-        self._odds: dict[tuple[str, ...], list[float]] = {}
         self._names: dict[tuple[str, ...], str] = {}
         # The usual encodings first, so that the best-known name stands for a group.
         for codec in sorted(found | usual, key=lambda codec: (codec not in usual, codec)):
-            try:
-                texts = tuple(line.decode(codec) for line in lines)
-            except (UnicodeDecodeError, LookupError):
-                continue
-            if texts not in self._names:
-                self._names[texts] = codec
-                self._odds[texts] = [max(log_odds(text, languages), default=0.0) for text in texts]
+            with suppress(UnicodeDecodeError, LookupError):
+                self._names.setdefault(tuple(line.decode(codec) for line in lines), codec)
+        self._odds = {texts: [max(log_odds(text, languages), default=0.0) for text in texts] for texts in self._names}
 
     def readings(self) -> Iterator[tuple[str, str]]:
         """The best encoding and those not clearly worse, each with a line on which it differs from the best."""

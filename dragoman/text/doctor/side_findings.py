@@ -38,10 +38,8 @@ def language_findings(
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
     found = [languages.language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
     # The detector cannot judge a side in a language that it does not know.
-    main = [
-        side.language if not code or languages.can_detect(code) else ""
-        for side, code in zip(found, declared, strict=True)
-    ]
+    is_known = [not code or languages.can_detect(code) for code in declared]
+    main = [side.language if known else "" for side, known in zip(found, is_known, strict=True)]
     findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample), swap_advice)
     scripts = [[languages.script_of(line) for line in lines] for lines in sides]
     for side, name in enumerate(("source", "target")):
