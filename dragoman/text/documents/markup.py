@@ -99,7 +99,7 @@ def read_markup(page: str, rules: MarkupRules) -> MarkedDocument:
             return event.raw.startswith("<!--") and event.raw.endswith("-->")
         return event.kind == "text" or rules.is_inline(event.name)
 
-    for is_inside, events in groupby(_with_elements_left_alone(_events(page, rules), rules), is_inside_block):
+    for is_inside, events in groupby(_events(page, rules), is_inside_block):
         if is_inside:
             _add_block(list(events), found)
         else:
@@ -113,8 +113,7 @@ def update_declarations(page: str, src_lang: str, tgt_lang: str) -> str:
     The declared encoding becomes UTF-8. `lang` becomes `tgt_lang`, unless that is "", in the element `html` and in
     every translated element in `src_lang`.
     """
-    rules = MarkupRules()
-    events = _with_elements_left_alone(_events(page, rules), rules)
+    events = _events(page, MarkupRules())
     return "".join(_declared(event, main_language(src_lang), tgt_lang) for event in events)
 
 
@@ -137,7 +136,8 @@ def _declared(tag: Tag, src_lang: str, tgt_lang: str) -> str:
     return _ATTRIBUTE.sub(attribute, tag.raw) if tag.attributes and len(tag.raw) <= _LONGEST_DECLARING else tag.raw
 
 
-def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
+def _keep_escapes(page: str, rules: MarkupRules) -> Iterator[Tag]:
+    """The tags of a page. Unless translations are escaped, each escape that would read as a tag is an "empty" event."""
     for event in tags_of(page, rules.xml):
         if rules.escaped or event.kind != "text":
             yield event
@@ -146,8 +146,9 @@ def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
             yield Tag("empty" if place % 2 else "text", part)
 
 
-def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iterator[Tag]:
-    """The same events, with each untranslated element and each element without content as one "empty" event."""
+def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
+    """The tags of a page, with each untranslated element and each element without content as one "empty" event."""
+    events = _keep_escapes(page, rules)
     for event in events:
         if event.kind == "start" and not rules.xml and event.name in _VOID:
             yield event._replace(kind="empty")

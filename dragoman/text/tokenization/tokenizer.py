@@ -202,18 +202,15 @@ def _check_not_empty(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterator[str]) -> TokenizerModel:
-    size, frequency, controls = settings.vocab_size, settings.min_frequency, list(CONTROL_TOKENS)
+    size, frequency, unknown = settings.vocab_size, settings.min_frequency, CONTROL_TOKENS[UNK_ID]
+    common: dict[str, Any] = {"special_tokens": list(CONTROL_TOKENS), "show_progress": False}
     byte_tokens = [pipelines.byte_token(byte) for byte in range(256)]
     if kind == "word":
-        words = trainers.WordLevelTrainer(
-            vocab_size=size, min_frequency=frequency, special_tokens=controls, show_progress=False
-        )
-        trained = _run(assemble(kind, models.WordLevel(unk_token=CONTROL_TOKENS[UNK_ID])), words, texts)
-        return models.WordLevel(trained["vocab"], unk_token=CONTROL_TOKENS[UNK_ID])
+        words = trainers.WordLevelTrainer(vocab_size=size, min_frequency=frequency, **common)
+        trained = _run(assemble(kind, models.WordLevel(unk_token=unknown)), words, texts)
+        return models.WordLevel(trained["vocab"], unk_token=unknown)
     if kind == "unigram":
-        unigram = trainers.UnigramTrainer(
-            vocab_size=size - 256, special_tokens=controls, unk_token=CONTROL_TOKENS[UNK_ID], show_progress=False
-        )
+        unigram = trainers.UnigramTrainer(vocab_size=size - 256, unk_token=unknown, **common)
         try:
             trained = _run(assemble(kind, models.Unigram()), unigram, texts)
         except Exception as error:  # the library raises no narrower class
@@ -225,14 +222,14 @@ def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterat
             ) from None
         return _with_byte_pieces(trained["vocab"], byte_tokens)
     byte_level = kind == "byte_bpe"
+    common["special_tokens"] += [] if byte_level else byte_tokens
     merges = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=frequency,
-        special_tokens=controls if byte_level else controls + byte_tokens,
         initial_alphabet=sorted(pipelines.BYTE_LEVEL_ALPHABET) if byte_level else [],
         # Scripts with thousands of characters must leave space for merges; rarer characters are spelled in bytes.
         limit_alphabet=256 if byte_level else max(1, (size - 260) // 2),
-        show_progress=False,
+        **common,
     )
     trained = _run(assemble(kind, models.BPE(byte_fallback=not byte_level)), merges, texts)
     pairs = [(left, right) for left, right in trained["merges"]]
