@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Literal
 
-from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import MarkedPage, MarkupRules, read_markup
+from dragoman.text.documents.markers import MarkedDocument, MarkedText
+from dragoman.text.documents.markup import MarkupRules, read_markup
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.documents.tags import tags_of
 from dragoman.text.tokenization.sentence_splitting import (
@@ -131,7 +131,7 @@ class TextFormat:
 PLAIN_TEXT = TextFormat()
 
 
-def _num_pieces(page: MarkedPage) -> int:
+def _num_pieces(page: MarkedDocument) -> int:
     return len(page.parts) + sum(len(text.markers) for text in page.texts)
 
 

@@ -9,14 +9,13 @@ program cut in two, become half of a surrogate pair.
 
 import codecs
 import io
-import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
 from dragoman.config.fields import did_you_mean, quote_value
 from dragoman.errors import ConfigError, DataError
 
-_PAIR, _LONE = re.compile("[\ud800-\udbff][\udc00-\udfff]"), re.compile("[\ud800-\udfff]")
 _LOOKED_AT_BYTES = 1 << 16
 _UTF_8 = "utf-8"
 _FEWEST_NULS = 2
@@ -108,39 +107,38 @@ class _RecodedStream(io.RawIOBase):
     """Converts a stream in another encoding to UTF-8 as it is read."""
 
     def __init__(self, stream: "io.BufferedReader[Any]", encoding: str, name: str) -> None:
-        self._stream, self._encoding, self._name = stream, encoding, name
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._waiting = b""
-        self._lines = 0
-        self._ended = False
+        self._recoded, self._waiting = _recode(stream, encoding, name), b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
-        while not self._waiting and not self._ended:
-            content = self._stream.read1(_LOOKED_AT_BYTES)
-            self._ended = not content
-            self._waiting = self._decoded(content).encode(_UTF_8)
+        self._waiting = self._waiting or next(self._recoded, b"")
         count = min(len(buffer), len(self._waiting))
         buffer[:count] = self._waiting[:count]
         self._waiting = self._waiting[count:]
         return count
 
-    def _decoded(self, content: bytes) -> str:
+
+def _recode(stream: "io.BufferedReader[Any]", encoding: str, name: str) -> Iterator[bytes]:
+    """The content of a stream in UTF-8, in parts that are not empty."""
+    decoder, lines, has_more = codecs.getincrementaldecoder(encoding)(), 0, True
+    while has_more:
+        content = stream.read1(_LOOKED_AT_BYTES)
+        has_more = bool(content)
         try:
-            text = self._decoder.decode(content, final=self._ended)
+            text = decoder.decode(content, final=not has_more)
         except UnicodeDecodeError as error:
-            line = self._lines + error.object.count(b"\n", 0, error.start) + 1
+            line = lines + error.object.count(b"\n", 0, error.start) + 1
             raise DataError(
-                f"{self._name}, line {line} has byte 0x{error.object[error.start]:02x}, which is not "
-                f"{display_name(_codec(self._encoding))}. Check `--encoding`; `dragoman check` lists the encodings "
-                "that fit."
+                f"{name}, line {line} has byte 0x{error.object[error.start]:02x}, which is not "
+                f"{display_name(_codec(encoding))}. Check `--encoding`; `dragoman check` lists the encodings that fit."
             ) from None
         except UnicodeError as error:  # no byte order mark
-            raise DataError(f"{self._name} is not valid {self._encoding}: {error}. Check `--encoding`.") from None
-        self._lines += text.count("\n")
-        return text
+            raise DataError(f"{name} is not valid {encoding}: {error}. Check `--encoding`.") from None
+        lines += text.count("\n")
+        if text:
+            yield text.encode(_UTF_8)
 
 
 def replace_surrogates(text: str) -> str:
@@ -148,9 +146,5 @@ def replace_surrogates(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return _LONE.sub("\ufffd", _PAIR.sub(_join, text))  # 50 times as fast as the error handler "replace"
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
-
-
-def _join(pair: re.Match[str]) -> str:
-    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")

@@ -9,17 +9,17 @@ import io
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, cast
 
 from dragoman.errors import DataError
 from dragoman.text.charsets import detect_utf16, recode_to_utf8
 
-OnInvalid = Literal["error", "replace"]
-"""What to do with bytes that are not UTF-8: raise DataError, or replace them by U+FFFD."""
+ReportInvalid = Callable[[int], None]
+"""Receives the number (from 1) of every line that is not UTF-8."""
 
 _BUFFER_BYTES = 1 << 18
 MOST_LINE_BYTES = 1 << 24
@@ -40,6 +40,11 @@ _OTHER_FILES = {
     b"SQLite f": "a database",
 }
 """First bytes of files that people name by mistake, and what such a file is."""
+_PROBLEMS: dict[type[OSError], str] = {
+    IsADirectoryError: "is a directory, not a file. Name a file inside it.",
+    FileNotFoundError: "does not exist. Check the name and the working directory.",
+    PermissionError: "cannot be read: permission denied. Change its permissions.",
+}
 _SPACE = re.compile(r"[ \t\r\n]+")
 
 
@@ -66,7 +71,11 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
     DataError
         If the file cannot be read, is a damaged gzip file, or is not text.
     """
-    with _open(path) as raw, open_stream(raw, str(path), encoding) as stream:
+    try:
+        file = io.FileIO(path)
+    except OSError as error:
+        raise _unreadable_error(str(path), error) from None
+    with io.BufferedReader(file, _BUFFER_BYTES) as raw, open_stream(raw, str(path), encoding) as stream:
         yield stream
 
 
@@ -74,7 +83,10 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
 def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[BinaryIO]:
     """`open_bytes` for an open stream. Waits for its first bytes. `name` is the stream's name in errors."""
     raw = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
-    start = _start_of(raw, name)
+    try:
+        start = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
+    except OSError as error:
+        raise _unreadable_error(name, error) from None
     for magic, kind in _OTHER_FILES.items():
         if start.startswith(magic):
             raise DataError(
@@ -92,28 +104,9 @@ def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[Bin
         raise DataError(problem) from None
 
 
-def _open(path: Path) -> io.BufferedReader:
-    if path.is_dir():
-        raise DataError(f"{path} is a directory, not a file. Name a file inside it.")
-    try:
-        return io.BufferedReader(io.FileIO(path), _BUFFER_BYTES)
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist. Check the name and the working directory.") from None
-    except PermissionError:
-        raise DataError(f"{path} cannot be read: permission denied. Change its permissions.") from None
-    except OSError as error:
-        raise _unreadable_error(str(path), error) from None
-
-
-def _start_of(raw: io.BufferedReader, name: str) -> bytes:
-    try:
-        return raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
-    except OSError as error:
-        raise _unreadable_error(name, error) from None
-
-
 def _unreadable_error(name: str, error: OSError) -> DataError:
-    return DataError(f"{name} cannot be read: {error.strerror or error}. Check the file and its disk.")
+    problem = f"cannot be read: {error.strerror or error}. Check the file and its disk."
+    return DataError(f"{name} {_PROBLEMS.get(type(error), problem)}")
 
 
 def refuse_utf16(start: bytes, name: str) -> None:
@@ -134,8 +127,7 @@ def read_lines(
     source: Path | BinaryIO | Iterable[bytes],
     *,
     encoding: str = "",
-    on_invalid: OnInvalid = "error",
-    report_invalid: Callable[[int], None] | None = None,
+    report_invalid: ReportInvalid | None = None,
     name: str = "",
 ) -> Iterator[str]:
     """The lines of a file or a binary stream, without line ends. Empty lines are kept.
@@ -146,10 +138,9 @@ def read_lines(
         A file, or a stream of bytes that is already UTF-8.
     encoding
         The encoding of a file that is not UTF-8.
-    on_invalid
-        "error" raises DataError for bytes that are not UTF-8, "replace" turns them into U+FFFD.
     report_invalid
-        Called with the number (from 1) of every line in which bytes were replaced.
+        Called with the number (from 1) of every line that is not UTF-8. The wrong bytes become U+FFFD. If it is None,
+        such a line raises DataError.
     name
         The name of a stream in errors.
 
@@ -158,58 +149,45 @@ def read_lines(
     DataError
         If the source cannot be read, is not text, or has a line of more than 16 MiB.
     """
-    if isinstance(source, Path):
-        with open_bytes(source, encoding) as stream:
-            yield from _decode_lines(stream, name or str(source), on_invalid, report_invalid)
-    else:
-        yield from _decode_lines(source, name or "standard input", on_invalid, report_invalid)
+    name = name or (str(source) if isinstance(source, Path) else "standard input")
+    with open_bytes(source, encoding) if isinstance(source, Path) else nullcontext(source) as lines:
+        number = 1
+        for block in _blocks(lines):
+            if len(block[-1]) > MOST_LINE_BYTES:
+                raise DataError(
+                    f"{name}, line {number + len(block) - 1} has more than {MOST_LINE_BYTES >> 20} MiB, the limit for "
+                    "one line. Check that it is text with a line feed after each sentence."
+                )
+            if number == 1:
+                if report_invalid is None:
+                    refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
+                block[0] = block[0].removeprefix(_BOM)
+            try:
+                yield from _decode_block(block)
+            except UnicodeDecodeError:  # decode line by line to find the bad ones
+                for offset, line in enumerate(block):
+                    yield _decode_line(line, number + offset, name, report_invalid)
+            number += len(block)
 
 
-def _decode_lines(
-    lines: Iterable[bytes], name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
-) -> Iterator[str]:
-    number = 1
-    for block in _blocks(lines, name):
-        if number == 1:
-            if on_invalid == "error":
-                refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
-            block[0] = block[0].removeprefix(_BOM)
-        try:
-            yield from _decode_block(block)
-        except UnicodeDecodeError:  # decode line by line to find the bad ones
-            for offset, line in enumerate(block):
-                yield _decode_line(line, number + offset, name, on_invalid, report_invalid)
-        number += len(block)
+def ignore_invalid(number: int) -> None:
+    """A `report_invalid` for samples of a file. The lines are read again, and then reported."""
 
 
-def _blocks(lines: Iterable[bytes], name: str) -> Iterator[list[bytes]]:
+def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Lists of lines: whole buffers of a file, single lines of a pipe, whose next line may come late.
 
-    Raises DataError for a line of more than `MOST_LINE_BYTES`, and reads no further.
+    Of a line of more than `MOST_LINE_BYTES`, only the start is read, as the last line of a list.
     """
-    number = 0
     if isinstance(lines, io.BufferedReader) and lines.seekable():
         while start := lines.read(_BUFFER_BYTES):
             end = b"" if start.endswith(b"\n") else lines.readline(MOST_LINE_BYTES)
-            block = io.BytesIO(start + end).readlines()
-            number += len(block)
-            _check_length(block[-1], number, name)
-            yield block
+            yield io.BytesIO(start + end).readlines()
         return
     if isinstance(lines, io.BufferedIOBase):
         lines = iter(partial(lines.readline, MOST_LINE_BYTES + 1), b"")
     for line in lines:
-        number += 1
-        _check_length(line, number, name)
         yield [line]
-
-
-def _check_length(line: bytes, number: int, name: str) -> None:
-    if len(line) > MOST_LINE_BYTES:
-        raise DataError(
-            f"{name}, line {number} has more than {MOST_LINE_BYTES >> 20} MiB, the limit for one line. "
-            "Check that it is text with a line feed after each sentence."
-        )
 
 
 def _decode_block(block: list[bytes]) -> list[str]:
@@ -221,18 +199,15 @@ def _decode_block(block: list[bytes]) -> list[str]:
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
-def _decode_line(
-    line: bytes, number: int, name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
-) -> str:
+def _decode_line(line: bytes, number: int, name: str, report_invalid: ReportInvalid | None) -> str:
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        if on_invalid == "error":
+        if report_invalid is None:
             raise DataError(
                 f"{name}, line {number}, byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is "
                 "not UTF-8. Run `dragoman check` to find the encoding of the file, and set `--encoding`."
             ) from None
-        if report_invalid is not None:
-            report_invalid(number)
+        report_invalid(number)
         return line.decode("utf-8", "replace")

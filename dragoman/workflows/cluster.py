@@ -136,7 +136,7 @@ def translate_on_cluster(job: ClusterJob, cluster: Cluster, progress: Progress =
 
     def missing() -> Iterator[Chunk]:
         nonlocal number
-        lines = read_lines(job.source, encoding=job.encoding, on_invalid="replace", report_invalid=job.report_invalid)
+        lines = read_lines(job.source, encoding=job.encoding, report_invalid=job.report_invalid)
         for chunk in split_into_chunks(lines, job.chunk_lines):
             number += 1
             if not parts.has(chunk.number):

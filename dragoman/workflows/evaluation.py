@@ -24,14 +24,13 @@ from dragoman.text.corpus.opening import (
     check_direction,
     format_of,
     has_both_sides,
-    holds_pairs,
     open_aligned,
     open_corpus,
     read_side,
     texts_of_side,
 )
 from dragoman.text.corpus.splitting import chunks
-from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
+from dragoman.text.doctor.languages import check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.documents.terms import Terms
@@ -252,7 +251,7 @@ def read_test(
     if first == second and all(known) and has_both_sides(paths[0]):
         src, tgt = (list(texts_of_side(paths[0], side, *known, layout)) for side in sides)
         return EvaluationTexts(src, tgt, *known)
-    if first == second or not any(map(holds_pairs, paths)):
+    if first == second or not any(map(format_of, paths)):
         is_one = first == second
         corpus = open_corpus(first, layout=layout) if is_one else open_aligned(*paths, encoding=layout.encoding)
         pairs = list(corpus.pairs())
@@ -294,7 +293,7 @@ def check_translations(
     advice = "Name the right files"
     if _is_table(name) and not any(map(_is_table, others)):
         advice = f"Name the column of the translations, `--columns {','.join(reversed(layout.columns or ('1', '2')))}`"
-    check_same_language(texts, references, name, SKIP_FLAG, advice)
+    check_same_language(texts, references, name, advice)
 
 
 def _is_table(name: str) -> bool:
@@ -332,7 +331,7 @@ def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Pr
 
 
 def _check_side(lines: Sequence[str], stated: str, file: str, progress: Progress, other: str = "") -> None:
-    if note := check_side(lines, stated, file, SKIP_FLAG, other):
+    if note := check_side(lines, stated, file, other):
         progress.note(f"warning: {note}")
 
 

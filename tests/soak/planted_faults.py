@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dragoman.text.corpus.tmx import read_tmx
+from dragoman.text.corpus.tmx import ReadReport, read_tmx
 from tests.soak.faulty_translations import Pair, read_lines
 
 ENGLISH = "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty".split()
@@ -56,7 +56,7 @@ def real_pairs(data: Path, half: int) -> dict[str, list[Pair]]:
     """The English-German pairs of one half of each corpus, in random order. Sides that are equal are left out."""
     sides = (read_lines(data / "multi30k" / f"train.{language}.gz") for language in ("en", "de"))
     rows = (line.split("\t") for line in read_lines(data / "tatoeba_en_de" / "deu.txt.gz"))
-    units = read_tmx(data / "omegat_en_de" / "project_save.tmx.gz", "en", "de")
+    units = read_tmx(data / "omegat_en_de" / "project_save.tmx.gz", "en", "de", ReadReport())
     corpora = {
         "Multi30k": list(zip(*sides, strict=True)),
         "Tatoeba": [(row[0], row[1]) for row in rows],

@@ -24,7 +24,7 @@ def arriving_lines(
     from 1.
     """
     waiting: deque[bytes] = deque()
-    texts = read_lines(_pop_lines(waiting), on_invalid="replace", report_invalid=report_invalid, name=name)
+    texts = read_lines(_pop_lines(waiting), report_invalid=report_invalid, name=name)
     for lines in _complete_lines(stream):
         waiting.extend(lines)
         while waiting:

@@ -5,7 +5,7 @@ Everything that the model translates correctly by itself stays as it is.
 - Missing term: the translation up to its place, and the term, become a forced prefix, and the rest is searched again.
 - Missing protected span: the span is removed from the text, the text is translated again, and the span is inserted
   where attention points.
-- Markers of markup: removed before the search and inserted in the same way (`text/documents/markers.py`).
+- Markers of markup: removed before the search and inserted in the same way (`text/documents/placement.py`).
 
 `docs/explanation/protected-text.md` compares this with other methods.
 """
@@ -22,7 +22,7 @@ from dragoman.evaluation.flags import FLAGS, flags_of
 from dragoman.inference.segments import AnsweredText, InputText, SearchedText, Source, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import Candidate, Hypothesis, Translation
-from dragoman.text.documents.markers import AlignedPart, Range, aligned_run, insert_markers
+from dragoman.text.documents.placement import AlignedPart, Range, aligned_run, insert_markers
 from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
 from dragoman.text.documents.terms import Term, Terms, missing_terms
 from dragoman.text.tokenization.sentence_splitting import separators

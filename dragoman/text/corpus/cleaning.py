@@ -21,15 +21,10 @@ from numpy.typing import NDArray
 
 from dragoman.config import DataSettings
 from dragoman.records import SentencePair
-from dragoman.text.corpus.splitting import (
-    Fingerprints,
-    FingerprintSet,
-    HeldOut,
-    chunks,
-    fingerprints,
-    source_fingerprints,
-)
-from dragoman.text.tokenization.encoding import EncodedChunk, PairEncoder
+from dragoman.text.corpus import splitting
+from dragoman.text.corpus.splitting import CHUNK_PAIRS, Fingerprints, FingerprintSet, HeldOut, chunks
+from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk
+from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 
 _Mask = NDArray[np.bool_]
 
@@ -38,7 +33,6 @@ HELD_OUT, SHARED = "held out for validation or test", "source also in validation
 TOO_LONG, RATIO = "longer than max_tokens", "lengths too different"
 RULES = (EMPTY, HELD_OUT, SHARED, DUPLICATE, TOO_LONG, RATIO)
 RATIO_SLACK_TOKENS = 5
-_CHUNK_PAIRS = 1 << 13
 
 
 @dataclass(slots=True)
@@ -71,7 +65,7 @@ class Cleaner:
     def __init__(
         self, settings: DataSettings, held_out: HeldOut | None = None, read: deque[Fingerprints] | None = None
     ) -> None:
-        """`read` holds fingerprints of the first sources of the corpus, if known. The first pass empties it."""
+        """`read` has fingerprints of the first sources of the corpus in chunks, if known. The first pass empties it."""
         self.report = CleaningReport()
         self._read = read or deque()
         self._settings = settings
@@ -80,7 +74,9 @@ class Cleaner:
         self._seen = FingerprintSet()
         self._decided: list[NDArray[np.uint8]] = []
 
-    def clean(self, pairs: Iterable[SentencePair], encoder: PairEncoder) -> Iterator[EncodedChunk]:
+    def clean(
+        self, pairs: Iterable[SentencePair], encoder: BatchEncoderPair | ProcessEncoderPair
+    ) -> Iterator[EncodedChunk]:
         """The pairs that all rules keep, in order, with their ids. Counts every removed pair in `report`."""
         for chunk in encoder.encode_chunks(self._kept(pairs)):
             keep = self.keep_lengths(chunk.src.lengths, chunk.tgt.lengths)
@@ -94,11 +90,11 @@ class Cleaner:
     def _kept(self, pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
         """The pairs that the rules on text keep, in chunks."""
         if self._decided:
-            for chunk, packed in zip(chunks(pairs, _CHUNK_PAIRS), self._decided, strict=True):
+            for chunk, packed in zip(chunks(pairs, CHUNK_PAIRS), self._decided, strict=True):
                 yield list(compress(chunk, np.unpackbits(packed, count=len(chunk)).tolist()))
             return
         decided = []
-        for chunk in chunks(pairs, _CHUNK_PAIRS):
+        for chunk in chunks(pairs, CHUNK_PAIRS):
             keep = self.keep_texts(chunk)
             decided.append(np.packbits(keep))
             yield list(compress(chunk, keep.tolist()))
@@ -118,7 +114,7 @@ class Cleaner:
         if self._settings.drop_duplicates:
             # The length in front keeps ("ab", "c") and ("a", "bc") apart.
             texts = (f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in compress(pairs, keep.tolist()))
-            self._drop(keep, ~self._seen.add(fingerprints(texts)), DUPLICATE)
+            self._drop(keep, ~self._seen.add(splitting.fingerprints(texts)), DUPLICATE)
         return keep
 
     def _held_out_here(self, pairs: Sequence[SentencePair], shared: _Mask) -> _Mask:
@@ -131,15 +127,8 @@ class Cleaner:
 
     def _fingerprints(self, pairs: Sequence[SentencePair], seed: int) -> Fingerprints:
         """Fingerprints of the sources, taken from the known ones while they last."""
-        known: list[Fingerprints] = []
-        missing = len(pairs)
-        while self._read and missing:
-            first = self._read.popleft()
-            known.append(first[:missing])
-            if len(first) > missing:
-                self._read.appendleft(first[missing:])
-            missing -= len(known[-1])
-        return np.concatenate([*known, source_fingerprints(pairs[len(pairs) - missing :], seed)])
+        known = self._read.popleft() if self._read else np.zeros(0, np.uint64)
+        return np.concatenate([known, splitting.source_fingerprints(pairs[len(known) :], seed)])
 
     def _drop(self, keep: _Mask, taken: _Mask, rule: str) -> None:
         """Clear `keep` in place for the kept pairs where `taken` is true, and count them."""

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import tee
+from itertools import accumulate, islice, tee, zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +23,7 @@ from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.json_lines import JsonFields
 from dragoman.text.corpus.tables import Table
-from dragoman.text.corpus.tmx import ReadReport, read_tmx, tmx_languages
+from dragoman.text.corpus.tmx import ReadReport, read_tmx
 from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.lines import read_lines
 from dragoman.text.tokenization.words import UNSPACED
@@ -54,9 +54,14 @@ class Corpus:
         Raises DataError if a file cannot be read, the sides differ in length, or there is no pair.
         """
         report = report if report is not None else ReadReport()
-        readers = {"aligned": self._aligned, "tmx": self._tmx}
+        if self.fields is not None:
+            found = self.fields.pairs(self.paths[0], self.encoding, report)
+        elif self.format == "tmx":
+            found = read_tmx(self.paths[0], self.src_lang, self.tgt_lang, report)
+        else:
+            found = self._aligned(report)
         number = 0
-        for pair in readers.get(self.format, self._by_fields)(report):
+        for pair in found:
             number += 1
             yield pair
         if not number:
@@ -102,32 +107,15 @@ class Corpus:
         return read_lines(self.paths[side], encoding=self.encoding)
 
     def _aligned(self, report: ReadReport) -> Iterator[SentencePair]:
-        src, tgt = self._lines(0), self._lines(1)
-        for src_line in src:
-            tgt_line = next(tgt, None)
-            if tgt_line is None:
-                raise self._misaligned(report.units + 1 + sum(1 for _ in src), report.units)
+        for src, tgt in zip_longest(self._lines(0), self._lines(1)):
+            if src is None or tgt is None:
+                raise self._misaligned()
             report.units += 1
-            yield SentencePair(src_line, tgt_line)
-        missing = sum(1 for _ in tgt)
-        if missing:
-            raise self._misaligned(report.units, report.units + missing)
+            yield SentencePair(src, tgt)
 
-    def _by_fields(self, report: ReadReport) -> Iterator[SentencePair]:
-        assert self.fields is not None
-        yield from self.fields.pairs(self.paths[0], self.encoding, report)
-
-    def _tmx(self, report: ReadReport) -> Iterator[SentencePair]:
-        yield from read_tmx(self.paths[0], self.src_lang, self.tgt_lang, report)
-        if report.skipped == report.units:
-            held = ", ".join(tmx_languages(self.paths[0]))
-            raise DataError(
-                f"{self.paths[0]} has no unit with both {self.src_lang} and {self.tgt_lang}. Its languages are {held}. "
-                "Name two of them with `--src-lang` and `--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
-            )
-
-    def _misaligned(self, src_lines: int, tgt_lines: int) -> DataError:
+    def _misaligned(self) -> DataError:
         src, tgt = self.paths
+        src_lines, tgt_lines = (sum(1 for _ in self._lines(side)) for side in (0, 1))
         if not (src_lines and tgt_lines):
             return DataError(f"{tgt if src_lines else src} is empty. Check that it is the right file.")
         slides = compare_sides(self.sides, src_lines, tgt_lines).slides
@@ -187,9 +175,7 @@ class SizeCounter:
 
     def size(self) -> CorpusSize:
         """The size of everything added so far."""
-        needed, covered = 0, 0
-        for _, count in self._alphabet.most_common():
-            if covered >= COVERAGE * self._characters:
-                break
-            needed, covered = needed + 1, covered + count
+        counts = sorted(self._alphabet.values(), reverse=True)
+        covered = accumulate(counts, initial=0)
+        needed = sum(before < COVERAGE * self._characters for before in islice(covered, len(counts)))
         return CorpusSize(self._pairs, self._words, needed)

@@ -18,7 +18,7 @@ from dragoman.records import SentencePair
 from dragoman.text.charsets import replace_surrogates
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.corpus.tmx import ReadReport, find_language
-from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
+from dragoman.text.lines import ReportInvalid, ignore_invalid, join_lines, quote_start, read_lines
 
 _CONTAINER = "translation"
 _ROLES = (
@@ -71,7 +71,7 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
     The first record is the first one with two texts, if there is one. Raises DataError if there is no record, or if it
     has fewer than two texts.
     """
-    records, again = tee(islice(_records(path, layout.encoding, "replace"), _LOOKED_AT_RECORDS))
+    records, again = tee(islice(_records(path, layout.encoding, ignore_invalid), _LOOKED_AT_RECORDS))
     number, record = next((each for each in records if _count_texts(each[1]) > 1), None) or next(again, (0, None))
     if not number:
         raise DataError(f"{path} has no sentence pair. Check that it is the right file.")
@@ -83,7 +83,7 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
 
 def only_text(path: Path, encoding: str) -> str:
     """The key of the text if the first record has one text and no record has two, else ""."""
-    records = [record for _, record in islice(_records(path, encoding, "replace"), _LOOKED_AT_RECORDS)]
+    records = [record for _, record in islice(_records(path, encoding, ignore_invalid), _LOOKED_AT_RECORDS)]
     if not records or not isinstance(records[0], dict) or max(map(_count_texts, records)) != 1:
         return ""
     return next((key for key, value in records[0].items() if isinstance(value, str)), "")
@@ -109,19 +109,22 @@ def languages_of_fields(nested: bool, texts: Mapping[str, Any]) -> tuple[str, ..
     return tuple(key for key in found if key != "id" or len(found) == 2)  # otherwise "id" is not Indonesian
 
 
-def choose_fields(path: Path, layout: Layout, src_lang: str, tgt_lang: str) -> JsonFields:
+def choose_fields(
+    path: Path, first: tuple[bool, Mapping[str, Any]], columns: Sequence[str], src_lang: str, tgt_lang: str
+) -> JsonFields:
     """The keys of both sides: named by the user, or else of the two languages, or else of two roles.
 
-    Raises ConfigError if a named key does not exist, or if it is not clear which keys to read.
+    `first` is what `first_texts` found in the file. Raises ConfigError if a named key does not exist, or if it is not
+    clear which keys to read.
     """
-    nested, texts = first_texts(path, layout)
-    if layout.columns:
-        if missing := [name for name in layout.columns if name not in texts]:
+    nested, texts = first
+    if columns:
+        if missing := [name for name in columns if name not in texts]:
             raise ConfigError(
                 f"`--columns` names {missing[0]}, but the first record of {path} has {', '.join(texts)}. "
                 "Name two of these."
             )
-        return JsonFields(nested, *layout.columns)
+        return JsonFields(nested, *columns)
     languages = languages_of_fields(nested, texts)
     chosen = [_key_of(lang, languages) for lang in (src_lang, tgt_lang) if lang]
     if len(chosen) == 2 and (nested or all(chosen)):
@@ -165,21 +168,23 @@ def _text(texts: Mapping[str, Any], key: str, path: Path, number: int) -> str:
     return join_lines(replace_surrogates(text))
 
 
-def _records(path: Path, encoding: str, on_invalid: OnInvalid = "error") -> Iterator[tuple[int, object]]:
+def _records(path: Path, encoding: str, report_invalid: ReportInvalid | None = None) -> Iterator[tuple[int, object]]:
     """The line number and the content of each record."""
-    lines = enumerate(read_lines(path, encoding=encoding, on_invalid=on_invalid), start=1)
-    is_first = True
-    for number, line in lines:
-        if not line.strip():
-            continue
-        if is_first and line.lstrip().startswith("[") and not _is_pair(line):
-            yield from _array(chain([(number, line)], lines), path)
-            return
-        is_first = False
+    numbered = enumerate(read_lines(path, encoding=encoding, report_invalid=report_invalid), start=1)
+    lines = ((number, line) for number, line in numbered if line.strip())
+    first = next(lines, (0, ""))
+    if first[1].lstrip().startswith("[") and not _is_pair(first[1]):
+        yield from _array(chain([first], numbered), path)
+        return
+    for number, line in chain([first] if first[0] else [], lines):
         try:
             yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object per line.") from None
+            raise _no_json_error(path, number, error) from None
+
+
+def _no_json_error(path: Path, number: int, error: Exception) -> DataError:
+    return DataError(f"{path}, line {number} is not JSON: {error}. Write one object per line.")
 
 
 def _is_pair(line: str) -> bool:
@@ -205,10 +210,9 @@ def _array(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, 
             record, place = decoder.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
             following = next(lines, None)  # the element continues on the next line
-            text = text[place:]
-            place = 0
+            text, place = text[place:], 0
             if following is None or len(text) > _MOST_CHARACTERS or isinstance(error, RecursionError):
-                raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object per line.") from None
+                raise _no_json_error(path, number, error) from None
             number, text = following[0], text + "\n" + following[1]
             continue
         yield number, record

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dragoman.config import DataSettings
 from dragoman.errors import ConfigError
 from dragoman.languages import LANGUAGE_NAMES, is_code, language_code, main_language
 from dragoman.text.charsets import check_encoding
@@ -44,11 +43,6 @@ def layout_of(encoding: str, columns: str, header: Header, label: str = "`--{}`"
             f"{label.format('columns')} must name two columns, source and target, for example 2,3, but is {columns}."
         )
     return Layout(check_encoding(encoding, label.format("encoding")), names, header)
-
-
-def layout_of_settings(data: DataSettings) -> Layout:
-    """The layout that [data] sets. Raises ConfigError."""
-    return layout_of(data.encoding, data.columns, data.header, "`data.{}`")
 
 
 _SOURCE = re.compile(r"source|src|(quell|ausgangs)(e|text|satz|segment|sprache|term)|original(text)?|origen")

@@ -5,7 +5,6 @@ The extension gives the format. The languages come from the settings, else from 
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.languages import LANGUAGE_NAMES, is_code, main_language
 from dragoman.text.corpus.corpus import Corpora, Corpus, Format
 from dragoman.text.corpus.json_lines import choose_fields, first_texts, language_of_key, languages_of_fields
-from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
+from dragoman.text.corpus.layout import PLAIN, Layout, layout_of
 from dragoman.text.corpus.tables import languages_of_header, open_table
 from dragoman.text.corpus.tmx import find_language, matches_language, tmx_languages
-from dragoman.text.lines import open_bytes, read_lines, refuse_utf16
+from dragoman.text.lines import ignore_invalid, open_bytes, read_lines, refuse_utf16
 
 _FORMATS: dict[str, Format] = {
     ".tsv": "tsv",
@@ -29,7 +28,6 @@ _FORMATS: dict[str, Format] = {
     ".json": "jsonl",
     ".tmx": "tmx",
 }
-_TABLES = ("tsv", "csv")
 _SEPARATORS = {"tsv": "\t", "csv": "\t,;|"}
 _LOOKED_AT_BYTES, _LOOKED_AT_LINES = 1 << 16, 100
 _OTHER_KINDS = {
@@ -51,17 +49,22 @@ def open_corpora(settings: DataSettings) -> Corpora:
 
     Raises ConfigError if `data.train` is not set or two settings contradict each other, and as `open_corpus`.
     """
-    layout = layout_of_settings(settings)
-    files = {name: [str(getattr(settings, f"{name}{side}")) for side in ("", "_src", "_tgt")] for name in CORPORA}
+    layout = layout_of(settings.encoding, settings.columns, settings.header, "`data.{}`")
     check_corpora(settings)
-    train = _open_part(files["train"], settings.src_lang, settings.tgt_lang, layout)
+
+    def opened(name: str, src_lang: str, tgt_lang: str) -> Corpus | None:
+        one, src, tgt = (str(getattr(settings, f"{name}{side}")) for side in ("", "_src", "_tgt"))
+        if one:
+            return open_corpus(one, src_lang=src_lang, tgt_lang=tgt_lang, layout=layout)
+        return open_aligned(src, tgt, src_lang=src_lang, tgt_lang=tgt_lang, encoding=layout.encoding) if src else None
+
+    train = opened("train", settings.src_lang, settings.tgt_lang)
     if train is None:
         raise ConfigError(
             "`data.train` is not set. Set it to a .tsv, .csv, .jsonl or .tmx file (--data FILE), "
             "or set `data.train_src` and `data.train_tgt` to two aligned files (--src FILE --tgt FILE)."
         )
-    others = (_open_part(files[name], train.src_lang, train.tgt_lang, layout) for name in CORPORA[1:])
-    return Corpora(train, *others)
+    return Corpora(train, *(opened(name, train.src_lang, train.tgt_lang) for name in CORPORA[1:]))
 
 
 def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", layout: Layout = PLAIN) -> Corpus:
@@ -108,26 +111,23 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", lay
     named = in_name or languages_of_header(table)
     if all(named):
         _check_columns(path, named, src_lang, tgt_lang, layout.columns)
-    src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
-    return Corpus((path,), format_, src_lang, tgt_lang, layout.encoding, table)
+    return Corpus((path,), format_, src_lang or named[0], tgt_lang or named[1], layout.encoding, table)
 
 
 def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corpus:
     nested, texts = first_texts(path, layout)
-    if "1" not in texts and all(map(str.isdecimal, layout.columns)):  # numbers are for tables and arrays
-        layout = replace(layout, columns=())
+    # Numbers are for tables and arrays.
+    are_for_tables = "1" not in texts and all(map(str.isdecimal, layout.columns))
+    columns = () if are_for_tables else layout.columns
     languages = languages_of_fields(nested, texts)
-    if layout.columns or (not nested and len(languages) < 2):
-        fields = choose_fields(path, layout, src_lang, tgt_lang)
-        named = [language_of_key(key) for key in (fields.src, fields.tgt)]
-        if not any(named):
-            named = list(_languages_in_name(path)) or named
-        src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
-    else:
-        if not (src_lang and tgt_lang):
-            src_lang, tgt_lang = _complete_languages(src_lang, tgt_lang, languages, path)
-        fields = choose_fields(path, layout, src_lang, tgt_lang)
-    return Corpus((path,), "jsonl", src_lang, tgt_lang, layout.encoding, fields)
+    by_language = not columns and (nested or len(languages) > 1)
+    if by_language and not (src_lang and tgt_lang):
+        src_lang, tgt_lang = _complete_languages(src_lang, tgt_lang, languages, path)
+    fields = choose_fields(path, (nested, texts), columns, src_lang, tgt_lang)
+    named: tuple[str, ...] = (language_of_key(fields.src), language_of_key(fields.tgt))
+    if not any(named):
+        named = _languages_in_name(path) or named
+    return Corpus((path,), "jsonl", src_lang or named[0], tgt_lang or named[1], layout.encoding, fields)
 
 
 def has_both_sides(path: Path) -> bool:
@@ -137,12 +137,8 @@ def has_both_sides(path: Path) -> bool:
 
 def format_of(path: Path) -> Format | None:
     """The format that the extension of a file with both sides gives; None for .txt, which may be lines, and others."""
-    return _FORMATS[_without_gz(path).suffix.lower()] if holds_pairs(path) else None
-
-
-def holds_pairs(path: Path) -> bool:
-    """`has_both_sides` for a file that may also be one side of a test: false for .txt."""
-    return has_both_sides(path) and _without_gz(path).suffix.lower() != ".txt"
+    suffix = _without_gz(path).suffix.lower()
+    return None if suffix == ".txt" else _FORMATS.get(suffix)
 
 
 def read_side(path: Path, side: int, layout: Layout = PLAIN) -> tuple[list[str], str]:
@@ -150,7 +146,7 @@ def read_side(path: Path, side: int, layout: Layout = PLAIN) -> tuple[list[str],
 
     `side` is 0 (source) or 1 (target). Every line of a file without pairs is a text. Raises as `open_corpus`.
     """
-    if holds_pairs(path):
+    if format_of(path):
         corpus = open_corpus(path, layout=layout)
         return list(corpus.sides()[side]), (corpus.src_lang, corpus.tgt_lang)[side]
     return list(read_lines(path, encoding=layout.encoding)), _extension_language(path)
@@ -168,10 +164,9 @@ def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str, layout: L
     codes = {main_language(code): code for code in named}
     wanted, other = (codes.get(main_language(lang)) for lang in (src_lang, tgt_lang)[:: -1 if side else 1])
     others = [code for code in named if code != wanted]
-    if wanted is None or not others:
-        return open_corpus(path, layout=layout).sides()[side]
-    if _FORMATS[_without_gz(path).suffix.lower()] in _TABLES:
-        return open_corpus(path, layout=layout).sides()[named.index(wanted)]
+    is_table = _FORMATS[_without_gz(path).suffix.lower()] in _SEPARATORS
+    if wanted is None or not others or is_table:
+        return open_corpus(path, layout=layout).sides()[named.index(wanted) if wanted and others else side]
     languages = {"src_lang": wanted, "tgt_lang": other if other in others else others[0]}
     return open_corpus(path, **languages, layout=layout).sides()[0]
 
@@ -206,8 +201,10 @@ def _check_kind(path: Path) -> None:
 
 def _check_one_side(path: Path, encoding: str) -> None:
     """Raise ConfigError for a file with pairs, which cannot be one side. A .tsv or .csv file may have one column."""
-    format_ = _FORMATS[_without_gz(path).suffix.lower()] if holds_pairs(path) else ""
-    lines = list(islice(read_lines(path, encoding=encoding, on_invalid="replace"), _LOOKED_AT_LINES * bool(format_)))
+    format_ = format_of(path) or ""
+    lines = list(
+        islice(read_lines(path, encoding=encoding, report_invalid=ignore_invalid), _LOOKED_AT_LINES * bool(format_))
+    )
     has_columns = any(all(mark in line for line in lines) for mark in _SEPARATORS.get(format_, ""))
     if format_ and (has_columns or format_ not in _SEPARATORS):
         raise ConfigError(
@@ -239,13 +236,6 @@ def _check_columns(
             f"name or header says {named[0]} and {named[1]}. Swap the columns with "
             f"`--columns {','.join(reversed(columns or ('1', '2')))}`, or correct the name or header."
         )
-
-
-def _open_part(files: Sequence[str], src_lang: str, tgt_lang: str, layout: Layout) -> Corpus | None:
-    one, src, tgt = files
-    if one:
-        return open_corpus(one, src_lang=src_lang, tgt_lang=tgt_lang, layout=layout)
-    return open_aligned(src, tgt, src_lang=src_lang, tgt_lang=tgt_lang, encoding=layout.encoding) if src else None
 
 
 def _without_gz(path: Path) -> Path:

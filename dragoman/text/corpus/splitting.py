@@ -90,7 +90,7 @@ class FingerprintSet:
         self._levels.append(level)
 
 
-CHUNK_PAIRS = 1 << 15
+CHUNK_PAIRS = 1 << 13
 T = TypeVar("T")
 
 
@@ -99,8 +99,8 @@ class HeldOut:
     """Validation and test pairs taken from the training text, and all sources that training must not see.
 
     Each source occurs once in `dev` and `test` together. `sources` also has the sources of validation and test files.
-    `read` has the fingerprints of the training sources in file order, if the choice needed them. A `Cleaner` of the
-    same file consumes them instead of computing them again.
+    `read` has the fingerprints of the training sources in file order, in chunks of `CHUNK_PAIRS`, if the choice needed
+    them. A `Cleaner` of the same file consumes them instead of computing them again.
     """
 
     dev: tuple[SentencePair, ...] = ()

@@ -19,8 +19,9 @@ from dragoman.languages import language_name
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout, is_header, language_in, sides_in
 from dragoman.text.corpus.tmx import ReadReport
+from dragoman.text.doctor.findings import shorten
 from dragoman.text.doctor.languages import language_of_side
-from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
+from dragoman.text.lines import ReportInvalid, ignore_invalid, join_lines, quote_start, read_lines
 
 ColumnKind = Literal["text", "comments", "numbers", "ids", "links", "labels", "nothing"]
 Row = tuple[int, list[str]]
@@ -62,17 +63,17 @@ class Table:
         """The pairs in order. Raises DataError if a row has too few cells."""
         src, tgt = self.columns
         fewest = max(src, tgt) + 1
-        cells = fewest if self.quoted else fewest + 1
-        rows = self.rows(path, encoding, cells)
-        for number, row in islice(rows, bool(self.header), None):
+        for number, row in islice(self.rows(path, encoding, fewest + 1), bool(self.header), None):
             if len(row) < fewest:
                 raise _too_few_cells_error(path, number, row, fewest, self.delimiter)
             report.units += 1
             yield SentencePair(row[src], row[tgt])
 
-    def rows(self, path: Path, encoding: str, cells: int = 0, on_invalid: OnInvalid = "error") -> Iterator[Row]:
+    def rows(
+        self, path: Path, encoding: str, cells: int = 0, report_invalid: ReportInvalid | None = None
+    ) -> Iterator[Row]:
         """The non-empty rows. Without quoting, a row is split into at most `cells` cells; the last one has the rest."""
-        lines = read_lines(path, encoding=encoding, on_invalid=on_invalid)
+        lines = read_lines(path, encoding=encoding, report_invalid=report_invalid)
         if self.quoted:
             return _quoted_rows(lines, self.delimiter, path)
         return ((number, line.split(self.delimiter, cells - 1)) for number, line in enumerate(lines, 1) if line)
@@ -91,7 +92,7 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
     """
     table = Table(_delimiter(path, layout.encoding), True) if quoted else Table()
     # Bad bytes raise later, in `Table.pairs`, with the number of the line.
-    rows = list(islice(table.rows(path, layout.encoding, on_invalid="replace"), _LOOKED_AT_ROWS))
+    rows = list(islice(table.rows(path, layout.encoding, 0, ignore_invalid), _LOOKED_AT_ROWS))
     if not rows:
         return table
     first, width = [cell.strip() for cell in rows[0][1]], len(rows[0][1])
@@ -218,30 +219,27 @@ def _not_text_error(
 
 def _describe_column(kind: ColumnKind, place: int, body: Cells, header: Sequence[str]) -> str:
     cells = [row[place].strip() for row in body if place < len(row) and row[place].strip()]
-    example = cells[0] if cells else ""
-    if len(example) > _EXAMPLE_CHARACTERS:
-        example = example[: _EXAMPLE_CHARACTERS - 1] + "…"
+    example = f" ({shorten(cells[0], _EXAMPLE_CHARACTERS)})" if cells else ""
     name = f"{header[place]}: " if header else ""
     language = language_of_side(cells).language if kind == "text" else ""
-    return f"{name}{language_name(language) or kind}" + (f" ({example})" if example else "")
+    return f"{name}{language_name(language) or kind}{example}"
 
 
 def _delimiter(path: Path, encoding: str) -> str:
     """The delimiter that splits the first rows into the most cells, with the same number in every row."""
-    first = next(read_lines(path, encoding=encoding, on_invalid="replace"), "")
+    first = next(read_lines(path, encoding=encoding, report_invalid=ignore_invalid), "")
     if stated := _SEPARATOR.fullmatch(first):
         return stated[1]
-    best, most = _DELIMITERS[0], 1
-    for delimiter in _DELIMITERS:
+
+    def width(delimiter: str) -> int:
+        rows = Table(delimiter, True).rows(path, encoding, 0, ignore_invalid)
         try:
-            table = Table(delimiter, True)
-            rows = [row for _, row in islice(table.rows(path, encoding, on_invalid="replace"), _DELIMITER_ROWS)]
+            widths = {len(row) for _, row in islice(rows, _DELIMITER_ROWS)}
         except DataError:
-            continue
-        widths = {len(row) for row in rows}
-        if len(widths) == 1 and (width := widths.pop()) > most:
-            best, most = delimiter, width
-    return best
+            return 1
+        return widths.pop() if len(widths) == 1 else 1
+
+    return max(_DELIMITERS, key=width)
 
 
 def _quoted_rows(lines: Iterator[str], delimiter: str, path: Path) -> Iterator[Row]:

@@ -37,12 +37,12 @@ class ReadReport:
     skipped: int = 0
 
 
-def read_tmx(path: Path, src_lang: str, tgt_lang: str, report: ReadReport | None = None) -> Iterator[SentencePair]:
+def read_tmx(path: Path, src_lang: str, tgt_lang: str, report: ReadReport) -> Iterator[SentencePair]:
     """The units that have both languages. If a language has several variants, the first one counts.
 
-    Raises DataError if the file is not well-formed TMX, has no units, or exceeds the limits against hostile files.
+    Raises DataError if the file is not well-formed TMX, has no unit with both languages, or exceeds the limits against
+    hostile files.
     """
-    report = report if report is not None else ReadReport()
     for segments in _units(path):
         report.units += 1
         src, tgt = _variant(segments, src_lang), _variant(segments, tgt_lang)
@@ -50,6 +50,12 @@ def read_tmx(path: Path, src_lang: str, tgt_lang: str, report: ReadReport | None
             report.skipped += 1
         else:
             yield SentencePair(src, tgt)
+    if report.skipped == report.units:
+        held = ", ".join(tmx_languages(path))
+        raise DataError(
+            f"{path} has no unit with both {src_lang} and {tgt_lang}. Its languages are {held}. "
+            "Name two of them with `--src-lang` and `--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
+        )
 
 
 def tmx_languages(path: Path) -> tuple[str, ...]:

@@ -4,8 +4,11 @@ charset-normalizer lists the encodings that the bytes allow. The language detect
 gives. Both use a sample of the lines. An encoding is only reported if it decodes the whole file.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -51,21 +54,13 @@ _USUAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedLine:
-    """A line of the file as an encoding decodes it."""
-
-    encoding: str
-    line: str
-
-
-@dataclass(frozen=True, slots=True)
 class EncodingGuess:
-    """The possible encodings, each with a decoded line, best first. One if it is certain, none if nothing fits.
+    """The possible encodings, each with a line that it decodes, best first. One if it is certain, none if nothing fits.
 
     `is_utf8`: the other non-ASCII lines are UTF-8, so the file is damaged or mixed.
     """
 
-    readings: tuple[DecodedLine, ...]
+    readings: dict[str, str]
     is_utf8: bool = False
 
 
@@ -74,14 +69,18 @@ def guess_encoding(path: Path, languages: Sequence[str]) -> EncodingGuess:
     with open_bytes(path) as stream:
         start = stream.read(_SAMPLE_BYTES)
     if wide := detect_utf16(start) or _detect_wide(start):
-        return EncodingGuess(tuple(_first_reading(path, wide)))
+        try:
+            line = next(filter(str.strip, read_lines(path, encoding=wide)), "")
+        except DataError:
+            return EncodingGuess({})
+        return EncodingGuess({wide.upper().replace("_", "-"): shorten(line)})
     lines, is_utf8 = _lines_not_utf8(path)
     if is_utf8 or not lines:
-        return EncodingGuess((), is_utf8)
+        return EncodingGuess({}, is_utf8)
     usual = {codec for code in languages for codec in _USUAL.get(main_language(code), _WESTERN)}
     groups = _Groups(lines, languages, usual)
-    possible = [reading for reading in groups.readings() if _can_decode(path, reading.encoding)]
-    return EncodingGuess(tuple(possible[:_MOST_READINGS]))
+    possible = ((encoding, line) for encoding, line in groups.readings() if _can_decode(path, encoding))
+    return EncodingGuess(dict(islice(possible, _MOST_READINGS)))
 
 
 def is_utf16(path: Path) -> bool:
@@ -94,14 +93,6 @@ def _detect_wide(start: bytes) -> str:
     """The UTF-16 or UTF-32 variant that charset-normalizer finds, or ""."""
     best = from_bytes(start).best()
     return best.encoding if best is not None and best.encoding in _UTF_16_32 else ""
-
-
-def _first_reading(path: Path, encoding: str) -> Iterator[DecodedLine]:
-    try:
-        line = next(filter(str.strip, read_lines(path, encoding=encoding)), "")
-    except DataError:
-        return
-    yield DecodedLine(encoding.upper().replace("_", "-"), shorten(line))
 
 
 def _lines_not_utf8(path: Path) -> tuple[list[bytes], bool]:
@@ -131,19 +122,14 @@ class _Groups:
     def __init__(self, lines: Sequence[bytes], languages: Sequence[str], usual: set[str]) -> None:
         found = {codec for match in from_bytes(b"\n".join(lines)) for codec in match.could_be_from_charset}
         self._usual, self._judged = usual, any(languages)
-        self._odds: dict[tuple[str, ...], list[float]] = {}
         self._names: dict[tuple[str, ...], str] = {}
         # The usual encodings first, so that the best-known name stands for a group.
         for codec in sorted(found | usual, key=lambda codec: (codec not in usual, codec)):
-            try:
-                texts = tuple(line.decode(codec) for line in lines)
-            except (UnicodeDecodeError, LookupError):
-                continue
-            if texts not in self._names:
-                self._names[texts] = codec
-                self._odds[texts] = [max(log_odds(text, languages), default=0.0) for text in texts]
+            with suppress(UnicodeDecodeError, LookupError):
+                self._names.setdefault(tuple(line.decode(codec) for line in lines), codec)
+        self._odds = {texts: [max(log_odds(text, languages), default=0.0) for text in texts] for texts in self._names}
 
-    def readings(self) -> Iterator[DecodedLine]:
+    def readings(self) -> Iterator[tuple[str, str]]:
         """The best encoding and those not clearly worse, each with a line on which it differs from the best."""
         if not self._names:
             return
@@ -160,7 +146,7 @@ class _Groups:
         for texts in (best, *rivals):
             other = best if texts != best else rivals[0] if rivals else best
             place = next((place for place, pair in enumerate(zip(texts, other, strict=True)) if pair[0] != pair[1]), 0)
-            yield DecodedLine(display_name(self._names[texts]), shorten(texts[place]))
+            yield display_name(self._names[texts]), shorten(texts[place])
 
     def _mean(self, texts: tuple[str, ...]) -> float:
         return mean(self._odds[texts])
@@ -178,9 +164,7 @@ class _Groups:
 
 def _can_decode(path: Path, encoding: str) -> bool:
     """Whether an encoding decodes the whole file."""
-    try:
-        for _ in read_lines(path, encoding=encoding):
-            pass
-    except DataError:
-        return False
-    return True
+    with suppress(DataError):
+        deque(read_lines(path, encoding=encoding), maxlen=0)
+        return True
+    return False

@@ -95,7 +95,7 @@ class WordTable:
         if total:
             per_line[0, counts > 0] = np.add.reduceat(numbers, starts)
             per_line[1, counts > 0] = np.bitwise_or.reduceat(anchors, starts)
-        per_line[1] |= np.fromiter(map(_last_mark, lines), np.uint32, len(lines))
+        per_line[1] |= np.fromiter((_mark(line[-32:].rstrip()[-1:]) for line in lines), np.uint32, len(lines))
         lengths = np.log1p(np.fromiter(map(len, lines), np.float32, len(lines)))
         evidence = Evidence(np.maximum(stems, 0).astype(np.int32), counts, lengths, *per_line)
         return evidence.with_ids(np.arange(-1, len(self._stems), dtype=np.int32)) if self._settled else evidence
@@ -121,10 +121,6 @@ class WordTable:
         return index, code >> 8 if digits else 0, 1 << code % 32 if stays else 0
 
 
-def _last_mark(line: str) -> int:
-    return _mark(line[-32:].rstrip()[-1:])
-
-
 @lru_cache(maxsize=1 << 12)
 def _mark(last: str) -> int:
     """A bit for the last character of a line if it is punctuation. Full-width forms count as their ASCII forms."""
@@ -140,14 +136,6 @@ _LINES_AT_ONCE = 2048
 _PRIOR_COUNT = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lexicon:
-    """One vector per word of each side, (words, directions)."""
-
-    src: Vectors
-    tgt: Vectors
-
-
 class CooccurrenceTable:
     """Counts of word pairs in pairs of lines, (source words, target words)."""
 
@@ -158,26 +146,25 @@ class CooccurrenceTable:
 
     def add(self, src: Evidence, tgt: Evidence, src_lines: NDArray[np.intp], tgt_lines: NDArray[np.intp]) -> None:
         """Count the words of the line pairs ``(src_lines[n], tgt_lines[n])``."""
+        src_starts, tgt_starts = np.cumsum(src.counts) - src.counts, np.cumsum(tgt.counts) - tgt.counts
         for start in range(0, len(src_lines), _LINES_AT_ONCE):
-            part = slice(start, start + _LINES_AT_ONCE)
-            self._add(src, tgt, src_lines[part], tgt_lines[part])
+            left, right = src_lines[start : start + _LINES_AT_ONCE], tgt_lines[start : start + _LINES_AT_ONCE]
+            products = src.counts[left] * tgt.counts[right]
+            line = np.repeat(np.arange(len(products)), products)
+            within = np.arange(len(line)) - np.repeat(np.cumsum(products) - products, products)
+            width = tgt.counts[right][line]
+            src_words = src.words[src_starts[left][line] + within // width]
+            tgt_words = tgt.words[tgt_starts[right][line] + within % width]
+            np.add.at(self._pairs, src_words.astype(np.int64) * len(self._tgt) + tgt_words, np.float32(1))
+            np.add.at(self._src, src_words, (1 / width).astype(np.float32))
+            np.add.at(self._tgt, tgt_words, (1 / src.counts[left][line]).astype(np.float32))
+            self._lines += len(products)
 
-    def _add(self, src: Evidence, tgt: Evidence, src_lines: NDArray[np.intp], tgt_lines: NDArray[np.intp]) -> None:
-        src_counts, tgt_counts = src.counts[src_lines], tgt.counts[tgt_lines]
-        products = src_counts * tgt_counts
-        line = np.repeat(np.arange(len(products)), products)
-        within = np.arange(len(line)) - np.repeat(np.cumsum(products) - products, products)
-        starts, width = np.cumsum(src.counts) - src.counts, tgt_counts[line]
-        left = src.words[starts[src_lines][line] + within // width]
-        starts = np.cumsum(tgt.counts) - tgt.counts
-        right = tgt.words[starts[tgt_lines][line] + within % width]
-        np.add.at(self._pairs, left.astype(np.int64) * len(self._tgt) + right, np.float32(1))
-        np.add.at(self._src, left, (1 / width).astype(np.float32))
-        np.add.at(self._tgt, right, (1 / src_counts[line]).astype(np.float32))
-        self._lines += len(products)
+    def lexicon(self) -> tuple[Vectors, Vectors]:
+        """One vector per word of each side, (words, directions), deterministic for the same counts.
 
-    def lexicon(self) -> Lexicon:
-        """The word vectors, deterministic for the same counts. Call it once: it drops the table."""
+        Call it once: it drops the table.
+        """
         src, tgt = np.sqrt(self._src + _PRIOR_COUNT)[:, None], np.sqrt(self._tgt + _PRIOR_COUNT)[:, None]
         table = self._pairs.reshape(len(src), len(tgt))
         table -= np.outer(self._src, self._tgt / max(self._lines, 1))
@@ -190,7 +177,7 @@ class CooccurrenceTable:
         left, strengths, right = np.linalg.svd(basis.T @ table, full_matrices=False)
         roots = np.sqrt(strengths[:_DIRECTIONS])
         self._pairs = np.zeros(0, np.float32)
-        return Lexicon((basis @ left)[:, : len(roots)] * roots / src, right[: len(roots)].T * roots / tgt)
+        return (basis @ left)[:, : len(roots)] * roots / src, right[: len(roots)].T * roots / tgt
 
 
 def line_vectors(evidence: Evidence, words: Vectors) -> Vectors:

@@ -24,7 +24,6 @@ from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.findings import (
     IDENTICAL,
-    MOST_EXAMPLES,
     SAME_LINE,
     CorpusFinding,
     Examination,
@@ -86,7 +85,7 @@ def examine(
     return Examination(
         str(corpus),
         pairs,
-        (pass_.tallies.src_characters, pass_.tallies.tgt_characters),
+        (pass_.tallies.characters[0], pass_.tallies.characters[1]),
         languages,
         scripts,
         tuple(sorted([*findings, *found], key=lambda finding: (not finding.serious, -finding.share))),
@@ -103,9 +102,8 @@ def check_corpus(
     """
     tallies, counter, report, sample = Tallies(), SizeCounter(), ReadReport(), _Sample(LANGUAGE_SAMPLE_LINES)
     for chunk in chunks(corpus.pairs(report), _CHUNK_PAIRS):
-        tallies.add(chunk)
-        counter.add(chunk)
-        sample.add(chunk)
+        for each in (tallies, counter, sample):
+            each.add(chunk)
         count_items(len(chunk))
     if with_languages:
         _check_languages(corpus, sample, note)
@@ -156,23 +154,21 @@ def _raise_or_note(
         note(said)
 
 
-def _skipped_units(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
+def _skipped_units(corpus: Corpus, report: ReadReport) -> list[CorpusFinding]:
     """A finding for the units of a translation memory, or JSON records, that lack one of the languages."""
-    if report.skipped:
-        keys = isinstance(corpus.fields, JsonFields) and (corpus.fields.src, corpus.fields.tgt)
-        one, other = keys or (corpus.src_lang, corpus.tgt_lang)
-        message = f"{'records' if keys else 'units'} lack a text in {one} or {other}"
-        advice = "They are skipped. If there are too many, check how the file writes its "
-        advice += "keys." if keys else "language codes."
-        yield Tally(report.skipped).finding(ONE_LANGUAGE, message, advice, report.units)
+    keys = isinstance(corpus.fields, JsonFields) and (corpus.fields.src, corpus.fields.tgt)
+    one, other = keys or (corpus.src_lang, corpus.tgt_lang)
+    message = f"{'records' if keys else 'units'} lack a text in {one} or {other}"
+    advice = "They are skipped. If there are too many, check how the file writes its "
+    advice += "keys." if keys else "language codes."
+    return Tally(report.skipped).finding(ONE_LANGUAGE, message, advice, report.units)
 
 
 def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies) -> list[CorpusFinding]:
     """The findings of the comparison and the counts. A serious count explains unrelated sides, so only it is kept."""
     tallied = list(tallies.findings())
-    related = compared.related or any(finding.serious for finding in tallied)
-    compared = replace(compared, related=related)
-    return [*comparison_findings(corpus.sides, corpus.side_names(), compared, tallies.pairs, tallies.pairs), *tallied]
+    compared = replace(compared, related=compared.related or any(finding.serious for finding in tallied))
+    return [*comparison_findings(corpus, compared, tallies.pairs, tallies.pairs), *tallied]
 
 
 class _Sample:
@@ -209,11 +205,9 @@ class _Pass:
     def __init__(self, pairs: Iterable[SentencePair], total: int, held_out: Mapping[str, Corpus]) -> None:
         self.tallies, self.sample = Tallies(), _Sample(_SAMPLE_PAIRS, total)
         self._repeated, self._ambiguous = Tally(), Tally()
-        sets = {name: list(other.pairs()) for name, other in held_out.items()}
         # The targets too, because the sides of a set may be swapped: then its targets are in the training sources.
-        self._texts_of = {
-            name: [pair.src for pair in pairs] + [pair.tgt for pair in pairs] for name, pairs in sets.items()
-        }
+        sets = {name: [(pair.src, pair.tgt) for pair in other.pairs()] for name, other in held_out.items()}
+        self._texts_of = {name: [pair[side] for side in (0, 1) for pair in pairs] for name, pairs in sets.items()}
         self._overlaps = {name: Overlap(texts) for name, texts in self._texts_of.items()}
         seen, seen_sources = FingerprintSet(), FingerprintSet()
         for chunk in chunks(pairs, _CHUNK_PAIRS):
@@ -223,23 +217,19 @@ class _Pass:
             new_pair = seen.add(fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in chunk))
             new_source = seen_sources.add(fingerprints(sources))
             filled = np.array([bool(pair.src.strip() and pair.tgt.strip()) for pair in chunk])
-            for place in (~new_pair & filled).nonzero()[0].tolist():
-                self._repeated.add(before + place + 1)
-            for place in (new_pair & ~new_source & filled).nonzero()[0].tolist():
-                self._ambiguous.add(before + place + 1)
+            self._repeated.add(*(before + 1 + np.flatnonzero(~new_pair & filled)).tolist())
+            self._ambiguous.add(*(before + 1 + np.flatnonzero(new_pair & ~new_source & filled)).tolist())
             for overlap in self._overlaps.values():
                 overlap.add(sources)
             self.sample.add(chunk)
             count_items(len(chunk))
 
     def repeats(self) -> Iterator[CorpusFinding]:
-        if self._repeated.count:
-            message, advice = "pairs repeat an earlier one", "Training skips them."
-            yield self._repeated.finding(REPEATED, message, advice, self.tallies.pairs)
-        if self._ambiguous.count:
-            message = "pairs repeat an earlier source with another target"
-            advice = "Alternative translations are fine. Check that names and numbers do not differ."
-            yield self._ambiguous.finding(AMBIGUOUS, message, advice, self.tallies.pairs)
+        message, advice, pairs = "pairs repeat an earlier one", "Training skips them.", self.tallies.pairs
+        yield from self._repeated.finding(REPEATED, message, advice, pairs)
+        message = "pairs repeat an earlier source with another target"
+        advice = "Alternative translations are fine. Check that names and numbers do not differ."
+        yield from self._ambiguous.finding(AMBIGUOUS, message, advice, pairs)
 
     def leaks(self) -> Iterator[CorpusFinding]:
         for name, overlap in self._overlaps.items():
@@ -249,67 +239,59 @@ class _Pass:
             part = slice(size, None) if is_swapped else slice(size)
             texts, exact, near = texts[part], exact[part], near[part]
             side, where = ("targets", "training sources") if is_swapped else ("sources", "the training text")
-            hint = f"The sides of the {name} set seem to be swapped: swap its files, then check again."
-            for kind, found, message, advice in (
-                (
-                    LEAK,
-                    exact,
-                    f"{side} of the {name} set are in {where}",
-                    hint
-                    if is_swapped
-                    else f"Training skips them if you name the {name} set there too (`--data.{name}`, or "
-                    f"`--data.{name}-src` and `--data.{name}-tgt`). Otherwise remove them.",
-                ),
-                (
-                    NEAR_LEAK,
-                    near * (exact == 0),
-                    f"{side} of the {name} set differ from a training source by one word, case or punctuation",
-                    "Remove these training pairs, or score without the sources: `dragoman evaluate --train`.",
-                ),
-            ):
-                rows = found.nonzero()[0].tolist()
-                if rows:
-                    first, share = rows[:MOST_EXAMPLES], len(rows) / size
-                    serious = kind == LEAK and share >= _SERIOUS_LEAK
-                    lines = tuple(row + 1 for row in first)
-                    shown = tuple(f"{name} {row + 1}, training {found[row]}: {shorten(texts[row])}" for row in first)
-                    yield CorpusFinding(kind, message, advice, len(rows), share, lines, serious, shown)
+            message = f"{side} of the {name} set are in {where}"
+            advice = (
+                f"Training skips them if you name the {name} set there too (`--data.{name}`, or `--data.{name}-src` "
+                f"and `--data.{name}-tgt`). Otherwise remove them."
+            )
+            if is_swapped:
+                advice = f"The sides of the {name} set seem to be swapped: swap its files, then check again."
+            tally = Tally.of((np.flatnonzero(exact) + 1).tolist())
+            leaks = tally.finding(LEAK, message, advice, size, tally.count >= _SERIOUS_LEAK * size)
+            near[exact > 0] = 0
+            message = f"{side} of the {name} set differ from a training source by one word, case or punctuation"
+            advice = "Remove these training pairs, or score without the sources: `dragoman evaluate --train`."
+            leaks += Tally.of((np.flatnonzero(near) + 1).tolist()).finding(NEAR_LEAK, message, advice, size)
+            for leak in leaks:
+                places = [(line, (exact + near)[line - 1], texts[line - 1]) for line in leak.lines]
+                shown = (f"{name} {line}, training {known}: {shorten(text)}" for line, known, text in places)
+                yield replace(leak, preview=tuple(shown))
 
 
 def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
     """The number of lines of each file, and findings for files that are not UTF-8."""
     counts, findings = [], []
     languages = (corpus.src_lang, corpus.tgt_lang)
+    if corpus.format == "tmx":  # an XML file declares its encoding
+        return [0], []
     for side, path in enumerate(corpus.paths):
-        if corpus.format == "tmx":  # an XML file declares its encoding
-            return [0], []
         bad = Tally()
-        reading = read_lines(path, encoding=corpus.encoding, on_invalid="replace", report_invalid=bad.add)
+        reading = read_lines(path, encoding=corpus.encoding, report_invalid=bad.add)
         count = sum(1 for _ in reading)
         counts.append(count)
         if not corpus.encoding and is_utf16(path):
             bad = Tally(count, [1])
         if bad.count:
             guess = guess_encoding(path, languages[side : side + 1] if len(corpus.paths) > 1 else languages)
-            preview = tuple(f"{reading.encoding}: {reading.line}" for reading in guess.readings)
+            preview = tuple(map(": ".join, guess.readings.items()))
             message, advice = _encoding_message(path, guess)
-            findings.append(replace(bad.finding(ENCODING, message, advice, count, serious=True), preview=preview))
+            (finding,) = bad.finding(ENCODING, message, advice, count, serious=True)
+            findings.append(replace(finding, preview=preview))
     return counts, findings
 
 
 def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
     """Message and advice for a file that is not UTF-8. They name one encoding only if the guess is certain."""
-    names = [reading.encoding for reading in guess.readings]
+    said, names = f"lines of {path} are not UTF-8", list(guess.readings)
     if guess.is_utf8:
-        message = f"lines of {path} are not UTF-8, but its other lines are: they are damaged or in another encoding"
-        return message, "Correct or remove these lines: no single encoding fits the whole file."
+        advice = "Correct or remove these lines: no single encoding fits the whole file."
+        return f"{said}, but its other lines are: they are damaged or in another encoding", advice
+    if not names:
+        return f"{said}, and no other encoding fits", "Find out how the file was made, and save it again as UTF-8."
     if len(names) == 1:
-        return f"lines of {path} are not UTF-8, but {names[0]}", f"Read it with `--encoding {names[0].lower()}`."
-    if names:
-        message = f"lines of {path} are not UTF-8; several encodings are possible: {', '.join(names)}"
-        return message, "Choose the one whose line above reads correctly, and set it with `--encoding`."
-    message = f"lines of {path} are not UTF-8, and no other encoding fits"
-    return message, "Find out how the file was made, and save it again as UTF-8."
+        return f"{said}, but {names[0]}", f"Read it with `--encoding {names[0].lower()}`."
+    advice = "Choose the one whose line above reads correctly, and set it with `--encoding`."
+    return f"{said}; several encodings are possible: {', '.join(names)}", advice
 
 
 def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> list[CorpusFinding]:
@@ -321,4 +303,4 @@ def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> l
     (src, tgt), difference = corpus.paths, Tally(abs(counts[0] - counts[1]))
     message = f"{src} has {counts[0]:,} lines, but {tgt} has {counts[1]:,}"
     lengths = difference.finding(LENGTHS, message, "Fix the places listed below.", max(counts), serious=True)
-    return [lengths, *comparison_findings(corpus.sides, corpus.side_names(), compared, *counts)]
+    return [*lengths, *comparison_findings(corpus, compared, *counts)]

@@ -16,11 +16,11 @@ MOST_EXAMPLES = 3
 _SHOWN_CHARACTERS = 48
 
 
-def shorten(text: str) -> str:
-    """The first 48 characters of a text on one line. A tab becomes a space, other control characters U+FFFD."""
-    start = text[:_SHOWN_CHARACTERS].replace("\t", " ")
+def shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+    """The first characters of a text on one line. A tab becomes a space, other control characters U+FFFD."""
+    start = text[:most].replace("\t", " ")
     shown = "".join(char if char.isprintable() else "\ufffd" for char in start)
-    return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown[:-1]}…"
+    return shown if len(text) <= most else f"{shown[:-1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,15 @@ class Tally:
         """The tally of cases in these lines."""
         return Tally(len(lines), list(lines[:MOST_EXAMPLES]))
 
-    def add(self, line: int) -> None:
-        """Count one case."""
-        self.count += 1
-        if len(self.lines) < MOST_EXAMPLES:
-            self.lines.append(line)
+    def add(self, *lines: int) -> None:
+        """Count the cases in these lines."""
+        self.count += len(lines)
+        self.lines += lines[: MOST_EXAMPLES - len(self.lines)]
 
-    def finding(self, kind: str, message: str, advice: str, total: int, serious: bool = False) -> CorpusFinding:
-        """The finding that these cases are, among `total` pairs."""
-        return CorpusFinding(kind, message, advice, self.count, self.count / total, tuple(self.lines), serious)
+    def finding(self, kind: str, message: str, advice: str, total: int, serious: bool = False) -> list[CorpusFinding]:
+        """The finding that these cases are, among `total` pairs. Empty if there is no case."""
+        share, lines = self.count / max(total, 1), tuple(self.lines)
+        return [CorpusFinding(kind, message, advice, self.count, share, lines, serious)] if self.count else []
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,12 +85,10 @@ class Examination:
         return tuple(finding for finding in self.findings if finding.serious)
 
     def __repr__(self) -> str:
-        blocks = [f"{self.name}\n{_size(self)}", *map(_block, self.findings)]
+        last = "No finding is serious: you can train on this corpus."
         if self.serious:
-            blocks.append("Fix the findings marked WRONG before you train on this corpus.")
-        else:
-            blocks.append("No finding is serious: you can train on this corpus.")
-        return "\n\n".join(blocks)
+            last = "Fix the findings marked WRONG before you train on this corpus."
+        return "\n\n".join([f"{self.name}\n{_size(self)}", *map(_block, self.findings), last])
 
     def _repr_html_(self) -> str:
         rows = [
@@ -106,13 +104,9 @@ def _size(examination: Examination) -> str:
     if all(examination.characters):
         means = [characters / examination.pairs for characters in examination.characters]
         parts.append(f"{means[0]:.0f} and {means[1]:.0f} characters on average")
-        parts += _describe_sides("languages", examination.languages)
-        parts += _describe_sides("scripts", examination.scripts)
+        for name, (src, tgt) in (("languages", examination.languages), ("scripts", examination.scripts)):
+            parts += [f"{name} {src or '?'} and {tgt or '?'}"] if src or tgt else []
     return "; ".join(parts)
-
-
-def _describe_sides(name: str, sides: tuple[str, str]) -> list[str]:
-    return [f"{name} {sides[0] or '?'} and {sides[1] or '?'}"] if any(sides) else []
 
 
 def _block(finding: CorpusFinding) -> str:
@@ -187,7 +181,7 @@ def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[Corpus
             continue
         message = f'sampled pairs have the {name} "{shorten(text)}"'
         advice = "Remove them, unless this is the right translation."
-        yield Tally.of(lines).finding(ONE_TEXT, message, advice, len(rows), len(lines) > _MOSTLY * len(rows))
+        yield from Tally.of(lines).finding(ONE_TEXT, message, advice, len(rows), len(lines) > _MOSTLY * len(rows))
 
 
 @dataclass(slots=True)
@@ -195,8 +189,7 @@ class Tallies:
     """The counts of one corpus. Feed the pairs to `add` in order."""
 
     pairs: int = 0
-    src_characters: int = 0
-    tgt_characters: int = 0
+    characters: list[int] = field(default_factory=lambda: [0, 0])
     kinds: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in _SAID})
     longest: int = 0
     _usual: list[int] = field(default_factory=lambda: [0, 0])
@@ -209,10 +202,9 @@ class Tallies:
         sides = [[pair.src for pair in chunk], [pair.tgt for pair in chunk]]
         for side, first in enumerate((self._first.src, self._first.tgt)):
             self._same[side] = self._same[side] and sides[side].count(first) == len(chunk)
+            self.characters[side] += sum(map(len, sides[side]))
         joined = "\n".join(map("\n".join, sides))
         suspects = [(self.kinds[kind], found) for kind, found in _PATTERNS.items() if found.search(joined)]
-        self.src_characters += sum(map(len, sides[0]))
-        self.tgt_characters += sum(map(len, sides[1]))
         # Languages need different numbers of characters for the same text: scale by the ratio of the pairs so far.
         usual = [(len(src), len(tgt)) for src, tgt in zip(*sides, strict=True) if src and tgt]
         usual = [sizes for sizes in usual if max(sizes) <= MAX_CHARACTERS]
@@ -220,16 +212,16 @@ class Tallies:
         self._usual[1] += sum(tgt for _, tgt in usual)
         scale = self._usual[1] / max(self._usual[0], 1)
         for line, (src, tgt) in enumerate(zip(*sides, strict=True), start=self.pairs + 1):
-            self._add(line, src, tgt, scale)
             for tally, pattern in suspects:
                 if pattern.search(src) or pattern.search(tgt):
                     tally.add(line)
+            if not src or not tgt or src.isspace() or tgt.isspace():
+                self.kinds[EMPTY].add(line)
+            else:
+                self._compare_sides(line, src, tgt, scale)
         self.pairs += len(chunk)
 
-    def _add(self, line: int, src: str, tgt: str, scale: float) -> None:
-        if not src or not tgt or src.isspace() or tgt.isspace():
-            self.kinds[EMPTY].add(line)
-            return
+    def _compare_sides(self, line: int, src: str, tgt: str, scale: float) -> None:
         if src == tgt:
             self.kinds[IDENTICAL].add(line)
         sizes = len(src) * scale, len(tgt)
@@ -244,11 +236,10 @@ class Tallies:
         for side, same in zip(("source", "target"), self._same, strict=True):
             if same and self.pairs > 1:
                 message, advice = f"every {side} is the same line", "Check how this side was made."
-                yield Tally(self.pairs, [1, 2]).finding(SAME_LINE, message, advice, self.pairs, serious=True)
+                yield from Tally(self.pairs, [1, 2]).finding(SAME_LINE, message, advice, self.pairs, serious=True)
         for kind, tally in self.kinds.items():
-            if tally.count:
-                message, advice = _SAID[kind]
-                serious = tally.count / self.pairs > _SERIOUS_ABOVE.get(kind, 1.0)
-                serious |= kind == EMPTY and tally.count == self.pairs
-                message = f"pairs {message.format(longest=self.longest)}"
-                yield tally.finding(kind, message, advice, self.pairs, serious)
+            message, advice = _SAID[kind]
+            serious = tally.count > _SERIOUS_ABOVE.get(kind, 1.0) * self.pairs
+            serious |= kind == EMPTY and tally.count == self.pairs
+            message = f"pairs {message.format(longest=self.longest)}"
+            yield from tally.finding(kind, message, advice, self.pairs, serious)

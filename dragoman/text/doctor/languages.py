@@ -100,11 +100,10 @@ def contradiction(side: SideLanguage, stated: str, other_stated: str = "") -> st
     return side.language if side.share >= _CLEAR_SHARE and side.stated <= _STATED_SHARE else ""
 
 
-def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_stated: str = "") -> str:
+def check_side(lines: Sequence[str], stated: str, name: str, other_stated: str = "") -> str:
     """A warning if a side looks like a language similar to the stated one, else "".
 
-    Raises DataError if the side is clearly in another language. `name` is the name of the side in messages, `skip` the
-    setting that turns the check off.
+    Raises DataError if the side is clearly in another language. `name` is the name of the side in messages.
     """
     found = contradiction(language_of_side(lines, stated), stated, other_stated)
     if not found:
@@ -113,23 +112,22 @@ def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_st
     if are_similar(found, stated):
         return f"{message}; the two languages are similar, so check the text yourself"
     example = shorten(next(filter(str.strip, lines)))
-    raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {skip}.')
+    raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {SKIP_FLAG}.')
 
 
 def check_same_language(
-    lines: Sequence[str], references: Sequence[str], name: str, skip: str, advice: str = "Name the right files"
+    lines: Sequence[str], references: Sequence[str], name: str, advice: str = "Name the right files"
 ) -> None:
     """Raise DataError if translations are clearly in another language than their references.
 
-    `name` is the name of the translations in the message, `advice` says how to correct them, and `skip` is the setting
-    that turns the check off.
+    `name` is the name of the translations in the message, and `advice` says how to correct them.
     """
     wanted = language_of_side(references).language
     found = contradiction(language_of_side(lines, wanted), wanted)
     if found and not are_similar(found, wanted):
         raise DataError(
             f"{name} looks like {name_with_code(found)}, but the references look like {name_with_code(wanted)}. "
-            f"{advice}; if they are right, add {skip}."
+            f"{advice}; if they are right, add {SKIP_FLAG}."
         )
 
 
@@ -217,16 +215,11 @@ def _load_detector() -> tuple[Any, frozenset[str]]:
     return identifier, frozenset(identifier.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class Directions:
-    """The language of the sources and of the targets of most pairs, and the direction of the pairs.
+Directions = tuple[str, str, NDArray[np.int8]]
+"""The language of the sources and of the targets of most pairs, and the direction of each pair, (pairs,).
 
-    `signs` (pairs,) is 1 for a pair in this direction, -1 for one in the other direction, and 0 if it is not clear.
-    """
-
-    src: str
-    tgt: str
-    signs: NDArray[np.int8]
+The direction is 1 for a pair like most, -1 for one in the other direction, and 0 if it is not clear.
+"""
 
 
 def find_directions(pairs: Sequence[SentencePair], declared: tuple[str, str] | None = None) -> Directions | None:
@@ -250,7 +243,7 @@ def find_directions(pairs: Sequence[SentencePair], declared: tuple[str, str] | N
         return None
     if not declared and signs.sum() < 0:
         one, other, signs = other, one, -signs
-    return Directions(labels[one], labels[other], signs)
+    return labels[one], labels[other], signs
 
 
 def _best_languages(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> tuple[int, int]:

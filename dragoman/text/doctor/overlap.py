@@ -31,10 +31,8 @@ class Overlap:
     """Finds the first training sentence that matches each test sentence. Feed the training text to `add` in order."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
-        self._words: dict[str, int] = {}
-        for sentence in sentences:
-            for word in _words(sentence):
-                self._words.setdefault(word, len(self._words))
+        distinct = dict.fromkeys(chain.from_iterable(map(_words, sentences)))
+        self._words = {word: number for number, word in enumerate(distinct)}
         self._numbers = np.random.default_rng(0).integers(1, 1 << 63, len(self._words) + 1, np.uint64)
         filled = np.array([place for place, sentence in enumerate(sentences) if sentence.strip()], np.int64)
         texts = (normalize_text(sentences[place]) for place in filled.tolist())
@@ -80,9 +78,7 @@ class Overlap:
         return hashes, np.concatenate([np.flatnonzero(has_words), line[enough]])
 
 
-_POWERS = np.full(_MAX_WORDS, _BASE, np.uint64)
-_POWERS[0] = 1
-_POWERS = np.cumprod(_POWERS)
+_POWERS = np.cumprod(np.array([1] + [_BASE] * (_MAX_WORDS - 1), np.uint64))
 
 
 def _words(text: str) -> list[str]:
@@ -104,8 +100,6 @@ class _Places:
 
     def add(self, hashes: Fingerprints, lines: NDArray[np.int64]) -> None:
         maybe = np.flatnonzero(self._filter[hashes >> np.uint64(64 - _FILTER_BITS)])
-        if not len(maybe):
-            return
         wanted = hashes[maybe]
         places = np.minimum(np.searchsorted(self._distinct, wanted), len(self._distinct) - 1)
         met = self._distinct[places] == wanted

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dragoman.text.doctor.evidence import (
     CooccurrenceTable,
     Evidence,
-    Lexicon,
     Vectors,
     WordTable,
     line_vectors,
@@ -105,14 +104,13 @@ def compare_sides(sides: Sides, num_src: int, num_tgt: int, *, thorough: bool = 
         lines, scores = learner.scores(learner.encode(_windows(sides, starts, margin)))
     else:
         lines, scores = learner.scores(coded)
-    path = _path(scores, shifts, ending)
-    nats = _nats_a_line(scores, path)
+    path, nats = _follow(scores, shifts, ending)
     related = True
     if nats < _CERTAIN_NATS_A_LINE:
         others = map(_shuffle_targets, _windows(sides, sample, margin))
         learner, coded = _Learner.learn(others, shifts, margin, num_tgt)
         _, by_chance = learner.scores(coded)
-        related = nats > _LEAST_TIMES_CHANCE * _nats_a_line(by_chance, _path(by_chance, shifts, ending))
+        related = nats > _LEAST_TIMES_CHANCE * _follow(by_chance, shifts, ending)[1]
     if not related:
         path[:] = shifts.index(0)  # any other path follows chance
     return SideComparison(tuple(_slides(lines, scores, path, shifts, ending, num_src)), related or num_src < _FEW_LINES)
@@ -165,7 +163,7 @@ class _Learner:
 
     src_words: WordTable
     tgt_words: WordTable
-    lexicon: Lexicon
+    lexicon: tuple[Vectors, Vectors]
     length_bias: float
     odds: tuple[Vectors, ...]
     shifts: tuple[int, ...]
@@ -221,7 +219,7 @@ class _Learner:
 
     def codes(self, src: Evidence, tgt: Evidence) -> Codes:
         """Three kinds of evidence, (3, lines, shifts): similarity of words, shared numbers and names, lengths."""
-        vectors = line_vectors(src, self.lexicon.src), line_vectors(tgt, self.lexicon.tgt)
+        vectors = line_vectors(src, self.lexicon[0]), line_vectors(tgt, self.lexicon[1])
         cosines = similarities(*vectors, self.margin, self.shifts)
         rows = [_surface_codes(src, tgt, self.margin + shift, self.length_bias) for shift in self.shifts]
         shared, lengths = (np.stack(kind, axis=1) for kind in zip(*rows, strict=True))
@@ -294,15 +292,15 @@ def _best_path(sums: NDArray[np.float64], shifts: Sequence[int], ending: int = 0
     return path
 
 
-def _path(scores: NDArray[np.int8], shifts: Sequence[int], ending: int) -> NDArray[np.intp]:
-    """`_best_path` for scores in steps of 1/20 nat."""
-    return _best_path(_block_sums(scores) / _STEPS_A_NAT, shifts, ending)
+def _follow(scores: _Scores, shifts: Sequence[int], ending: int) -> tuple[_Path, float]:
+    """The best path, and the mean log-likelihood ratio per line on it, less the mean over all shifts, in nats.
 
-
-def _nats_a_line(scores: NDArray[np.int8], path: NDArray[np.intp]) -> float:
-    """The mean log-likelihood ratio per line on the path, less the mean over all shifts, in nats."""
-    on_path = _block_sums(scores)[np.arange(len(path)), path].sum() / len(scores)
-    return float(on_path - scores.mean(dtype=np.float64)) / _STEPS_A_NAT
+    Scores are in steps of 1/20 nat.
+    """
+    sums = _block_sums(scores)
+    path = _best_path(sums / _STEPS_A_NAT, shifts, ending)
+    on_path = sums[np.arange(len(path)), path].sum() / len(scores)
+    return path, float(on_path - scores.mean(dtype=np.float64)) / _STEPS_A_NAT
 
 
 def _slides(

@@ -1,30 +1,12 @@
-"""Place markers (tags, placeholders) of a source text in its translation.
+"""Texts with markers: inline tags and untranslated parts, which the model does not see.
 
-The model does not see markers. Their places follow from the attention of the target words to the source words. A span
-marker covers the run of target words that attended most to the words inside it. A point marker goes between the
-translations of its neighbours. Spans never cross, and each stays inside its parent, so the tree of markers is that of
-the source. Only the order of siblings may change, as the order of words does.
-
-Words are units (`text/tokenization/words.py`). A text that was translated in parts is placed part by part, in linear
-time.
+A document is a list of kept strings and such texts. `placement.py` puts the markers of a text in its translation.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-
-_Weights = NDArray[np.float64]
-Range = tuple[int, int]
-
-_SAME_WORD = 0.5
-"""Added to the attention between two words that are spelled the same: names, numbers, punctuation."""
-_TAKEN = -1e6
-_CLOSING = ".,;:!?…)]}»”’%。、，！？"
-_ORDER = 1.0
-"""The weight of the word order for the place of a point, relative to its two neighbours."""
 
 
 class Marker(NamedTuple):
@@ -50,280 +32,133 @@ class MarkedText(NamedTuple):
     markers: tuple[Marker, ...]
 
 
-class AlignedPart(NamedTuple):
-    """One part of a source and its translation: the spans of their words, and the attention between the words."""
+@dataclass(slots=True)
+class MarkedDocument:
+    """A document as a list of parts: strings are kept, texts are translated, and documents are parts of this one.
 
-    src_spans: Sequence[Range]
-    tgt_spans: Sequence[Range]
-    weights: _Weights
-    """(target words, source words)"""
-
-
-def insert_markers(
-    source: MarkedText, translation: str, parts: Sequence[AlignedPart], escape: Callable[[str], str] = str
-) -> str:
-    """Return the translation with all markers of the source.
-
-    Parameters
-    ----------
-    source
-        The text that was translated, with its markers.
-    translation
-        Its translation, without markers.
-    parts
-        The alignment, part by part. Spans are positions in the whole source and the whole translation.
-    escape
-        Applied to the text between the markers.
+    `finish` is applied to the translated document, for example to wrap its lines.
     """
-    src_spans = [span for part in parts for span in part.src_spans]
-    tgt_spans = [span for part in parts for span in part.tgt_spans]
-    if not tgt_spans:
-        tgt_spans, src_spans = [(0, len(translation))], [(0, len(source.text))]
-        parts = [AlignedPart(src_spans, tgt_spans, np.ones((1, 1)))]
-    ranges: list[Range | None] = [None] * len(source.markers)
-    starts = [marker.start for marker in source.markers]
-    offset = 0
-    for number, part in enumerate(parts):
-        bounds = _bounds(parts, number, len(source.text))
-        touching = _touching_markers(source.markers, starts, bounds)
-        for marker, (start, stop) in _Part(source, translation, part, bounds).ranges(touching).items():
-            known = ranges[marker]
-            begin = offset + start if known is None or known[0] == known[1] else known[0]
-            ranges[marker] = begin, offset + stop if stop > start or known is None else known[1]
-        offset += len(part.tgt_spans)
-    return _render(source.markers, _nest(source.markers, ranges, offset), translation, tgt_spans, escape)
 
-
-def _touching_markers(markers: Sequence[Marker], starts: Sequence[int], bounds: Range) -> list[int]:
-    """The markers that touch the characters of `bounds`, in order.
-
-    Does not visit all markers: a marker that starts before `bounds` and reaches into it is the last one before, or one
-    of its ancestors.
-    """
-    first, last = bisect_left(starts, bounds[0]), bisect_left(starts, bounds[1])
-    going_on = []
-    number = first - 1
-    while number >= 0:
-        if markers[number].stop > bounds[0]:
-            going_on.append(number)
-        number = markers[number].parent
-    return [*reversed(going_on), *range(first, last)]
-
-
-def _nest(markers: Sequence[Marker], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
-    """Each range clipped to that of its parent. A marker without a range goes to the end of its parent."""
-    nested: list[Range] = []
-    for marker, own in zip(markers, ranges, strict=True):
-        first, last = nested[marker.parent] if marker.parent >= 0 else (0, num_words)
-        start, stop = own or (last, last)
-        start = min(max(start, first), last)
-        nested.append((start, min(max(stop, start), last)))
-    return nested
-
-
-def aligned_run(source: str, translation: str, part: AlignedPart, span: Range, first_free: int) -> Range:
-    """The run of target words, from `first_free` on, that translates the source characters in `span`.
-
-    It has at most as many words as the span: articles and prepositions attend to the noun too.
-    """
-    marker = Marker(*span, "", "")
-    places = _Part(MarkedText(source, (marker,)), translation, part, (-1, len(source) + 1))
-    return places.closest(marker, (first_free, len(part.tgt_spans)))
-
-
-def _bounds(parts: Sequence[AlignedPart], number: int, length: int) -> Range:
-    """The source characters that belong to a part: from its first word to the first word of the next part."""
-    firsts = [part.src_spans[0][0] if part.src_spans else 0 for part in parts[number : number + 2]]
-    return (firsts[0] if number else -1), (firsts[1] if len(firsts) > 1 else length + 1)
-
-
-class _Part:
-    """Computes the places of markers in one part, as ranges of its target words."""
-
-    def __init__(self, source: MarkedText, translation: str, part: AlignedPart, bounds: Range) -> None:
-        self._markers, self._bounds = source.markers, bounds
-        self._starts = np.array([start for start, _ in part.src_spans], np.int64)
-        src_words = [source.text[start:stop] for start, stop in part.src_spans]
-        tgt_words = [translation[start:stop] for start, stop in part.tgt_spans]
-        self._src_letters = [any(map(str.isalnum, word)) for word in src_words]
-        self._tgt_letters = [any(map(str.isalnum, word)) for word in tgt_words]
-        same = np.array([[_SAME_WORD * (src == tgt) for src in src_words] for tgt in tgt_words])
-        same = same.reshape(part.weights.shape)
-        weights = part.weights / np.maximum(part.weights.sum(1, keepdims=True), 1e-9)
-        self._weights = (weights + same) / (1.0 + same.sum(1, keepdims=True))
-        self._before = np.concatenate((np.zeros((len(tgt_words), 1)), self._weights.cumsum(1)), axis=1)
-        """(target words, source words + 1): cumulative attention to the source words before each position."""
-
-    def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
-        """The range of each marker. All of them must touch the part."""
-        children: dict[int, list[int]] = {}
-        for number in numbers:
-            children.setdefault(self._markers[number].parent, []).append(number)
-        found: dict[int, Range] = {-1: (0, len(self._tgt_letters))}
-        waiting = [-1]
-        while waiting:
-            parent = waiting.pop()
-            own = children.get(parent, [])
-            found.update(self._placed(own, found[parent]))
-            waiting += own
-        del found[-1]
-        return found
-
-    def closest(self, marker: Marker, within: Range) -> Range:
-        """The range of the only marker within a range of target words, with at most as many words as its source."""
-        start, stop = self._placed([0], within)[0]
-        first, last = self._words(marker)
-        gain = self._before[:, last] - self._before[:, first]
-        while stop - start > max(last - first, 1):
-            if gain[start] < gain[stop - 1]:
-                start += 1
-            else:
-                stop -= 1
-        return start, stop
-
-    def _placed(self, numbers: Sequence[int], within: Range) -> dict[int, Range]:
-        """The ranges of sibling markers: first those that extend beyond the part, then by length, points last."""
-        found: dict[int, Range] = {}
-        words = {number: self._words(self._markers[number]) for number in numbers}
-        free = np.zeros(len(self._tgt_letters) + 1, bool)
-        free[within[0] : within[1]] = True
-        spans = [number for number in numbers if words[number][1] > words[number][0]]
-        spans.sort(key=lambda one: (not any(self._beyond(self._markers[one])), words[one][0] - words[one][1]))
-        for number in spans:
-            found[number] = self._run(self._markers[number], words[number], free)
-            free[found[number][0] : found[number][1]] = False
-        gaps = np.ones(len(free) + 1, bool)
-        for start, stop in found.values():
-            gaps[start + 1 : stop] = False
-        for number in numbers:
-            empty = found.get(number, (0, 0))
-            if empty[0] == empty[1]:
-                gap = self._gap(words[number][0], within, gaps)
-                found[number] = gap, gap
-        return found
-
-    def _words(self, marker: Marker) -> Range:
-        """The range of the source words of a marker."""
-        start, stop = np.searchsorted(self._starts, (marker.start, marker.stop))
-        return int(start), int(stop)
-
-    def _beyond(self, marker: Marker) -> tuple[bool, bool]:
-        """Whether the marker starts before the part, and whether it ends after the part."""
-        inner = len(self._starts)
-        start, stop = self._words(marker)
-        return marker.start < self._bounds[0] and start == 0, marker.stop > self._bounds[1] and stop == inner
-
-    def _run(self, marker: Marker, words: Range, free: NDArray[np.bool_]) -> Range:
-        """The run of free target words that attended most to the marker's source words. Empty if no word is free."""
-        places = np.flatnonzero(free)
-        if not places.size:
-            return 0, 0
-        first, last = int(places[0]), int(places[-1]) + 1
-        early, late = self._beyond(marker)
-        if words == (0, len(self._starts)) and last - first == places.size:
-            return first, last
-        gain = self._before[:, words[1]] - self._before[:, words[0]]
-        sums = np.concatenate(([0.0], np.where(free[:-1], gain - 0.5, _TAKEN).cumsum()))
-        if early:
-            return first, first + 1 + int(sums[first + 1 : last + 1].argmax())
-        if late:
-            return first + int(sums[first:last].argmin()), last
-        lowest = np.minimum.accumulate(sums[first:last])
-        stop = first + 1 + int((sums[first + 1 : last + 1] - lowest).argmax())
-        best = first + int(sums[first:stop].argmin()), stop
-        return self._without_punctuation(best, words)
-
-    def _without_punctuation(self, run: Range, words: Range) -> Range:
-        """The run without punctuation at its ends, except where the source has punctuation there too."""
-        start, stop = run
-        while stop - start > 1 and not self._tgt_letters[stop - 1] and self._src_letters[words[1] - 1]:
-            stop -= 1
-        while stop - start > 1 and not self._tgt_letters[start] and self._src_letters[words[0]]:
-            start += 1
-        return start, stop
-
-    def _edge(self, word: int, within: Range) -> int | None:
-        """The place of a point at the start of its text, or at the end (before final punctuation). Else None."""
-        if word == 0:
-            return within[0]
-        if any(self._src_letters[word:]):
-            return None
-        place = within[1]
-        while place > max(within[0], within[1] - len(self._src_letters) + word) and not self._tgt_letters[place - 1]:
-            place -= 1
-        return place
-
-    def _gap(self, word: int, within: Range, gaps: NDArray[np.bool_]) -> int:
-        """The target word before which to put a point that precedes source word `word`."""
-        num_src, first, last = len(self._starts), *within
-        edge = self._edge(word, within)
-        if edge is not None and gaps[edge]:
-            return edge
-        left = self._weights[:, word - 1] if word else np.zeros(len(self._weights))
-        right = self._weights[:, word] if word < num_src else np.zeros(len(self._weights))
-        looked = self._before[:, word]
-        # Words before the gap should attend to the source before the point, words after the gap to the rest.
-        order = np.concatenate(([0.0], np.cumsum(2 * looked - 1))) / max(len(looked), 1)
-        after_left = np.concatenate(([float(word == 0)], left))
-        score = _ORDER * order + after_left + np.concatenate((right, [float(word == num_src)]))
-        choices = [gap for gap in range(first, last + 1) if gaps[gap]]
-        return max(choices, key=lambda gap: float(score[gap]), default=first)
-
-
-def _render(
-    markers: Sequence[Marker], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
-) -> str:
-    """The text with every marker at its range of words."""
-    children: dict[int, list[int]] = {}
-    for number in sorted(range(len(markers)), key=lambda one: (ranges[one], one)):
-        children.setdefault(markers[number].parent, []).append(number)
-    page = _Page(text, escape)
-    waiting: list[tuple[int, bool]] = [(number, False) for number in reversed(children.get(-1, []))]
-    while waiting:
-        number, closing = waiting.pop()
-        marker, (start, stop) = markers[number], ranges[number]
-        if closing:
-            page.text_to(spans[stop - 1][1] if stop > start else 0)
-            page.write(marker.tail)
-        elif marker.start == marker.stop and number not in children:
-            page.text_to(spans[start - 1][1] if start else 0)
-            page.point(marker)
-        else:
-            page.text_to(spans[start][0] if stop > start else spans[start - 1][1] if start else 0)
-            page.write(marker.head)
-            waiting.append((number, True))
-            waiting += [(child, False) for child in reversed(children.get(number, []))]
-    page.text_to(len(text))
-    return page.written
-
-
-class _Page:
-    """The output so far: the text up to a position, with its markers."""
-
-    def __init__(self, text: str, escape: Callable[[str], str]) -> None:
-        self._text, self._escape, self._place = text, escape, 0
-        self._parts: list[str] = []
-        self._ends_in_space, self._wants_space = True, False
+    parts: list["str | MarkedText | MarkedDocument"] = field(default_factory=list)
+    finish: Callable[[str], str] = str
 
     @property
-    def written(self) -> str:
-        return "".join(self._parts)
+    def texts(self) -> list[MarkedText]:
+        """The texts to translate, in order."""
+        others = [part for part in self.parts if not isinstance(part, str)]
+        return [text for one in others for text in (one.texts if isinstance(one, MarkedDocument) else [one])]
 
-    def text_to(self, place: int) -> None:
-        if place > self._place:
-            text = self._text[self._place : place]
-            if self._wants_space and not text[0].isspace() and text[0] not in _CLOSING:
-                self.write(" ")
-            self.write(self._escape(text))
-            self._place = place
+    @property
+    def num_pieces(self) -> int:
+        """The number of parts and markers, which all take memory."""
+        others = [part for part in self.parts if not isinstance(part, str)]
+        inner = sum(one.num_pieces if isinstance(one, MarkedDocument) else len(one.markers) for one in others)
+        return len(self.parts) + inner
 
-    def write(self, part: str) -> None:
-        if part:
-            self._parts.append(part)
-            self._ends_in_space, self._wants_space = part[-1].isspace(), False
+    def with_translations(self, translations: Iterable[str]) -> str:
+        """The document with its texts replaced. Translations must have their markers, and be escaped in markup."""
+        following = iter(translations)
+        return self.finish("".join(_translated(part, following) for part in self.parts))
 
-    def point(self, marker: Marker) -> None:
-        if (marker.spaced[0] or self._wants_space) and not self._ends_in_space:
-            self.write(" ")
-        self.write(marker.head + marker.tail)
-        self._wants_space = marker.spaced[1]
+
+def _translated(part: str | MarkedText | MarkedDocument, following: Iterator[str]) -> str:
+    if isinstance(part, MarkedDocument):
+        return part.with_translations(following)
+    return part if isinstance(part, str) else next(following)
+
+
+def remove_placeholders(source: MarkedText, placeholders: Sequence[Marker]) -> MarkedText:
+    """The text without its placeholders, which must be in text order.
+
+    The characters of a placeholder are not translated: the translation gets its `head` instead. A placeholder stays in
+    the text if a marker starts or ends inside it. White space that would be doubled, or that would precede punctuation,
+    is removed with the placeholder.
+    """
+    text, kept, edges = source.text, _RemainingText(source.text), marker_edges(source)
+    points: list[tuple[Marker, Marker]] = []
+    for placeholder in placeholders:
+        start, stop, head, *_ = placeholder
+        if not has_between(edges, start, stop) and start >= kept.read:
+            spaced = text[start - 1 : start].isspace(), text[stop : stop + 1].isspace()
+            place = kept.leave_out(start, stop)
+            points.append((placeholder, Marker(place, place, head, spaced=spaced)))
+    kept.read_to(len(text))
+    return MarkedText("".join(kept.parts), _merge_markers(source, points, kept))
+
+
+def marker_edges(source: MarkedText) -> list[int]:
+    """All positions where a marker starts or ends, sorted."""
+    return sorted({edge for marker in source.markers for edge in (marker.start, marker.stop)})
+
+
+def has_between(edges: Sequence[int], start: int, stop: int) -> bool:
+    """Whether one of the sorted edges is strictly inside a span."""
+    place = bisect_right(edges, start)
+    return place < len(edges) and edges[place] < stop
+
+
+class _RemainingText:
+    """A text without its removed parts, with a map from old to new positions."""
+
+    def __init__(self, text: str) -> None:
+        self.parts: list[str] = []
+        self.read = 0
+        self._text, self._length = text, 0
+        self._starts, self._new_starts = [0], [0]
+
+    def read_to(self, stop: int) -> None:
+        self.parts.append(self._text[self.read : stop])
+        self._length += stop - self.read
+        self.read = stop
+
+    def leave_out(self, start: int, stop: int) -> int:
+        """Remove a part. Returns its position in the new text."""
+        self.read_to(start)
+        while self.parts and not self.parts[-1]:
+            self.parts.pop()
+        following = self._text[stop : stop + 1]
+        if not self.parts or self.parts[-1][-1].isspace():
+            if following.isspace():
+                stop += 1
+            elif self.parts and not following.isalnum():
+                self.parts[-1] = self.parts[-1][:-1]
+                self._length -= 1
+        self.read = stop
+        self._starts.append(stop)
+        self._new_starts.append(self._length)
+        return self._length
+
+    def place(self, old: int) -> int:
+        """The new position of a character of the old text."""
+        chunk = bisect_right(self._starts, old) - 1
+        end = self._new_starts[chunk + 1] if chunk + 1 < len(self._starts) else self._length
+        return min(self._new_starts[chunk] + old - self._starts[chunk], end)
+
+
+def _merge_markers(
+    source: MarkedText, points: Sequence[tuple[Marker, Marker]], kept: _RemainingText
+) -> tuple[Marker, ...]:
+    """All markers in text order. The parent of a point is the innermost marker around it."""
+    markers = source.markers
+    merged: list[Marker] = []
+    numbers = {-1: -1}
+    waiting, open_markers = list(reversed(points)), [-1]
+
+    def add_points(until: int) -> None:
+        while waiting and waiting[-1][0].start < until:
+            placeholder, point = waiting.pop()
+            while open_markers[-1] >= 0 and markers[open_markers[-1]].stop < placeholder.stop:
+                open_markers.pop()
+            merged.append(point._replace(parent=numbers[open_markers[-1]]))
+
+    for number, marker in enumerate(markers):
+        add_points(marker.start)
+        while open_markers[-1] != marker.parent:
+            open_markers.pop()
+        numbers[number] = len(merged)
+        start = kept.place(marker.start)
+        stop = start if marker.start == marker.stop else max(start, kept.place(marker.stop))
+        merged.append(marker._replace(start=start, stop=stop, parent=numbers[marker.parent]))
+        open_markers.append(number)
+    add_points(len(source.text) + 1)
+    return tuple(merged)

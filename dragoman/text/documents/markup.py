@@ -7,13 +7,12 @@ translated one by one and each tag stays in place.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape, unescape
-from itertools import zip_longest
+from itertools import groupby
 
 from dragoman.languages import main_language
-from dragoman.text.documents.markers import MarkedText, Marker
-from dragoman.text.documents.placeholders import Placeholder, remove_placeholders
+from dragoman.text.documents.markers import MarkedDocument, MarkedText, Marker, remove_placeholders
 from dragoman.text.documents.tags import Tag, tags_of
 
 _INLINE = frozenset(
@@ -32,7 +31,7 @@ _BLOCK = frozenset(
     "object canvas audio video slot datalist output progress meter ruby rt rp".split()
 )
 _SPACE = re.compile(r"[ \t\n\r\f]+")
-_ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?", re.IGNORECASE)
+_ESCAPE = re.compile(r"(&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?)", re.IGNORECASE)
 _PLACEHOLDER = "\ufffc"
 _ATTRIBUTE = re.compile(r"""(?<=[\s"'/])([^\s"'<>/=]+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]*)""")
 _CHARSET = re.compile(r"""((?:charset|encoding)\s*=\s*["']?)(?!utf-?8\b)[^\s"';>]+""", re.IGNORECASE)
@@ -70,33 +69,12 @@ class MarkupRules:
             return tag not in self.splitting_tags
         return tag in _INLINE or tag not in _BLOCK
 
-    def is_empty(self, tag: str) -> bool:
-        """Whether the element has no content and no end tag."""
-        return not self.xml and tag in _VOID
-
     def leaves_alone(self, tag: Tag) -> bool:
         """Whether the content of the element with this start tag must not be translated."""
         if tag.name in self.ignore_tags or (not self.xml and tag.name in _LEFT_ALONE):
             return True
         known = dict(tag.attributes)
         return known.get("translate", "").lower() == "no" or "notranslate" in known.get("class", "").split()
-
-
-@dataclass(slots=True)
-class MarkedPage:
-    """A page as a list of parts: strings are kept, each `MarkedText` is translated."""
-
-    parts: list[str | MarkedText] = field(default_factory=list)
-
-    @property
-    def texts(self) -> list[MarkedText]:
-        """The texts to translate, in order."""
-        return [part for part in self.parts if isinstance(part, MarkedText)]
-
-    def with_translations(self, translations: Sequence[str]) -> str:
-        """The page with its texts replaced. Translations must have their markers and be escaped."""
-        following = iter(translations)
-        return "".join(part if isinstance(part, str) else next(following) for part in self.parts)
 
 
 def escape_text(text: str) -> str:
@@ -112,20 +90,20 @@ def _unescape(text: str) -> str:
         return text
 
 
-def read_markup(page: str, rules: MarkupRules) -> MarkedPage:
+def read_markup(page: str, rules: MarkupRules) -> MarkedDocument:
     """Split a page into blocks. Never fails, and the parts joined are the page. Time is linear in its length."""
-    found = MarkedPage()
-    block: list[Tag] = []
-    for event in _with_elements_left_alone(_events(page, rules), rules):
-        is_comment = event.kind == "other" and event.raw.startswith("<!--") and event.raw.endswith("-->")
-        inside = is_comment if event.kind == "other" else event.kind == "text" or rules.is_inline(event.name)
-        if inside:
-            block.append(event)
-            continue
-        _add_block(block, found)
-        block = []
-        found.parts.append(event.raw)
-    _add_block(block, found)
+    found = MarkedDocument()
+
+    def is_inside_block(event: Tag) -> bool:
+        if event.kind == "other":
+            return event.raw.startswith("<!--") and event.raw.endswith("-->")
+        return event.kind == "text" or rules.is_inline(event.name)
+
+    for is_inside, events in groupby(_events(page, rules), is_inside_block):
+        if is_inside:
+            _add_block(list(events), found)
+        else:
+            found.parts += (event.raw for event in events)
     return found
 
 
@@ -135,8 +113,7 @@ def update_declarations(page: str, src_lang: str, tgt_lang: str) -> str:
     The declared encoding becomes UTF-8. `lang` becomes `tgt_lang`, unless that is "", in the element `html` and in
     every translated element in `src_lang`.
     """
-    rules = MarkupRules()
-    events = _with_elements_left_alone(_events(page, rules), rules)
+    events = _events(page, MarkupRules())
     return "".join(_declared(event, main_language(src_lang), tgt_lang) for event in events)
 
 
@@ -159,21 +136,21 @@ def _declared(tag: Tag, src_lang: str, tgt_lang: str) -> str:
     return _ATTRIBUTE.sub(attribute, tag.raw) if tag.attributes and len(tag.raw) <= _LONGEST_DECLARING else tag.raw
 
 
-def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
+def _keep_escapes(page: str, rules: MarkupRules) -> Iterator[Tag]:
+    """The tags of a page. Unless translations are escaped, each escape that would read as a tag is an "empty" event."""
     for event in tags_of(page, rules.xml):
         if rules.escaped or event.kind != "text":
             yield event
             continue
-        for text, following in zip_longest(_ESCAPE.split(event.raw), _ESCAPE.findall(event.raw)):
-            yield Tag("text", text)
-            if following:
-                yield Tag("empty", following)
+        for place, part in enumerate(_ESCAPE.split(event.raw)):
+            yield Tag("empty" if place % 2 else "text", part)
 
 
-def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iterator[Tag]:
-    """The same events, with each untranslated element and each element without content as one "empty" event."""
+def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
+    """The tags of a page, with each untranslated element and each element without content as one "empty" event."""
+    events = _keep_escapes(page, rules)
     for event in events:
-        if event.kind == "start" and rules.is_empty(event.name):
+        if event.kind == "start" and not rules.xml and event.name in _VOID:
             yield event._replace(kind="empty")
             continue
         if event.kind != "start" or not rules.leaves_alone(event):
@@ -189,7 +166,7 @@ def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iter
         yield Tag("empty", "".join(parts), event.name)
 
 
-def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
+def _add_block(events: Sequence[Tag], found: MarkedDocument) -> None:
     if not any(event.kind == "text" and any(map(str.isalpha, _unescape(event.raw))) for event in events):
         found.parts.append("".join(event.raw for event in events))
         return
@@ -203,7 +180,7 @@ def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
     found.parts += [lead.group() if lead else "", marked, trail[len(trail.rstrip(" \t\n\r\f")) :]]
 
 
-def _add_run(event: Tag, found: MarkedPage) -> None:
+def _add_run(event: Tag, found: MarkedDocument) -> None:
     """Add one event of a badly nested block: a text with letters is translated, all else is kept."""
     text = event.raw.strip(" \t\n\r\f")
     plain = _SPACE.sub(" ", _unescape(text))
@@ -219,7 +196,7 @@ def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
     parts: list[str] = []
     length, ends_in_space = 0, True
     markers: list[Marker] = []
-    placeholders: list[Placeholder] = []
+    placeholders: list[Marker] = []
     tags: list[str] = []
     inside = [-1]
     for event in events:
@@ -239,14 +216,14 @@ def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
             number = inside.pop()
             if number == len(markers) - 1 and markers[number].start == length:  # <x id="1"></x>
                 text = _PLACEHOLDER
-                placeholders.append(Placeholder(length, length + 1, markers.pop().head + event.raw))
+                placeholders.append(Marker(length, length + 1, markers.pop().head + event.raw))
             else:
                 markers[number] = markers[number]._replace(stop=length, tail=event.raw)
         elif event.kind == "other" or event.name == "wbr":
             markers.append(Marker(length, length, event.raw, parent=inside[-1]))
         else:
             text = _PLACEHOLDER
-            placeholders.append(Placeholder(length, length + 1, event.raw))
+            placeholders.append(Marker(length, length + 1, event.raw))
         if text:
             parts.append(text)
             length += len(text)

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.placeholders import Placeholder, has_between, marker_edges, remove_placeholders
+from dragoman.text.documents.markers import MarkedText, Marker, has_between, marker_edges, remove_placeholders
 
 _UNITS = (
     "km/h|m/s|kWh|mph|kHz|MHz|GHz|kbps|Mbps|hPa|kPa|rpm|km|cm|mm|µm|nm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|PB|kW|MW|GW|Wh|"
@@ -114,11 +113,11 @@ def remove_protected_spans(source: MarkedText, escape: Callable[[str], str] = st
     Brackets or quotes around a span are removed with it. So is a colon or dash after a span that starts the text.
     """
     edges = marker_edges(source)
-    placeholders: list[Placeholder] = []
+    placeholders: list[Marker] = []
     for span in find_protected_spans(source.text):
         wide = _include_surroundings(source.text, span.start, span.stop)
         start, stop = (span.start, span.stop) if has_between(edges, *wide) else wide
-        placeholders.append(Placeholder(start, stop, escape(source.text[start:stop])))
+        placeholders.append(Marker(start, stop, escape(source.text[start:stop])))
     return remove_placeholders(source, placeholders)
 
 

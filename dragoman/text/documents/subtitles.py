@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 
 from dragoman.errors import DataError
-from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import MarkedPage, MarkupRules, read_markup
+from dragoman.text.documents.markers import MarkedDocument
+from dragoman.text.documents.markup import MarkupRules, read_markup
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|$)")
 _TIME = re.compile(r"\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}\s*-->\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}")
@@ -16,64 +15,20 @@ _RULES = MarkupRules(xml=True, escaped=False)
 _DASH = re.compile(r"\s*[-–—]\s*(?=\S)")
 
 
-@dataclass(frozen=True, slots=True)
-class Cue:
-    """The text of one speaker in one cue: its lines joined by spaces and read as markup. `breaks` has the line ends."""
+def read_subtitles(text: str) -> MarkedDocument:
+    """Split a file into its cues and the rest: numbers, times and blank lines.
 
-    page: MarkedPage
-    breaks: tuple[str, ...]
-
-    def wrap(self, translation: str) -> str:
-        """Wrap a translation into as many lines of similar length as the source. Fewer words give fewer lines."""
-        words = _WORD.findall(translation)
-        longest = -(-len(" ".join(words)) // len(self.breaks))
-        lines: list[list[str]] = [[]]
-        length = 0
-        for word in words:
-            full = lines[-1] and length + (len(word) + 1) / 2 >= longest
-            if full and len(lines) < len(self.breaks):
-                lines.append([])
-            length = length + 1 + len(word) if lines[-1] else len(word)
-            lines[-1].append(word)
-        ends = [*self.breaks[: len(lines) - 1], self.breaks[-1]]
-        return "".join(" ".join(line) + end for line, end in zip(lines, ends, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Subtitles:
-    """A file as a list of parts: strings (numbers, times, blank lines) are kept, cues are translated."""
-
-    parts: list[str | Cue]
-
-    @property
-    def texts(self) -> list[MarkedText]:
-        """The texts to translate, in order."""
-        return [text for part in self.parts if isinstance(part, Cue) for text in part.page.texts]
-
-    def with_translations(self, translations: Sequence[str]) -> str:
-        """The file with its texts replaced. Translations must have their markers."""
-        following = iter(translations)
-
-        def said(cue: Cue) -> str:
-            return cue.wrap(cue.page.with_translations(list(islice(following, len(cue.page.texts)))))
-
-        return "".join(part if isinstance(part, str) else said(part) for part in self.parts)
-
-
-def read_subtitles(text: str) -> Subtitles:
-    """Split a file into its parts. Lines of a cue that start with a dash belong to different speakers.
-
-    Raises DataError for a text without any cue.
+    The text of one speaker in a cue is one part: its lines are joined by spaces and read as markup. Lines of a cue that
+    start with a dash belong to different speakers. Raises DataError for a text without any cue.
     """
-    parts: list[str | Cue] = []
-    has_cues = False
-    said: list[tuple[str, str]] = []
-    in_cue = False
+    subtitles = MarkedDocument()
+    parts, said = subtitles.parts, list[tuple[str, str]]()
+    has_cues = in_cue = False
 
     def finish() -> None:
         if said:
             page = read_markup(" ".join(line for line, _ in said), _RULES)
-            parts.append(Cue(page, tuple(end for _, end in said)))
+            parts.append(MarkedDocument(page.parts, partial(_wrap, [end for _, end in said])))
             said.clear()
 
     for match in _LINE.finditer(text):
@@ -92,4 +47,20 @@ def read_subtitles(text: str) -> Subtitles:
     finish()
     if text.strip() and not has_cues:
         raise DataError("no line is a subtitle time such as 00:00:01,000 --> 00:00:02,500. Check the file format.")
-    return Subtitles(parts)
+    return subtitles
+
+
+def _wrap(ends: Sequence[str], translation: str) -> str:
+    """Wrap a translation into as many lines of similar length as there are line ends. Few words give fewer lines."""
+    words = _WORD.findall(translation)
+    longest = -(-len(" ".join(words)) // len(ends))
+    lines: list[list[str]] = [[]]
+    length = 0
+    for word in words:
+        full = lines[-1] and length + (len(word) + 1) / 2 >= longest
+        if full and len(lines) < len(ends):
+            lines.append([])
+        length = length + 1 + len(word) if lines[-1] else len(word)
+        lines[-1].append(word)
+    ends = [*ends[: len(lines) - 1], ends[-1]]
+    return "".join(" ".join(line) + end for line, end in zip(lines, ends, strict=True))

@@ -120,12 +120,11 @@ def _element_tag(page: str, place: int, start: int, kind: TagKind) -> Tag:
             return Tag("empty" if empty else kind, page[place : stop + 1], name.lower(), tuple(attributes.items()))
         key = _match_text(_ATTRIBUTE_NAME, page, stop)
         stop += len(key)
-        equals = _EQUALS.match(page, stop)
         value = ""
-        if equals:
+        if equals := _EQUALS.match(page, stop):
             stop = equals.end()
             quote = page[stop : stop + 1]
-            if quote in ('"', "'") and quote:
+            if quote and quote in "\"'":
                 end = page.find(quote, stop + 1)
                 if end < 0:
                     return Tag("other", page[place:])

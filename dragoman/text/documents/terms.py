@@ -1,6 +1,7 @@
 """User terminology: required translations of source terms, read from a file of two columns."""
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,62 +72,48 @@ class Terms:
         found: list[Term] = []
         place = 0
         while place < len(words):
-            match = self._longest(words, place)
-            if match is None:
-                place += 1
-                continue
-            count, target = match
-            found.append(Term(spans[place][0], spans[place + count - 1][1], target))
-            place += count
+            count, target = self._longest(words, place)
+            if count:
+                found.append(Term(spans[place][0], spans[place + count - 1][1], target))
+            place += count or 1
         return found
 
-    def _longest(self, words: Sequence[str], place: int) -> tuple[int, str] | None:
-        """The longest term that starts at a word: its number of words, and its translation.
+    def _longest(self, words: Sequence[str], place: int) -> tuple[int, str]:
+        """The longest term that starts at a word: its number of words (0 without a term), and its translation.
 
         Of two equally long terms, the one with the capitals of the text wins.
         """
-        found: tuple[int, str] | None = None
-        for first in dict.fromkeys((words[place], _uncapitalize(words[place]))):
+        found = 0, ""
+        word = words[place]
+        for first in dict.fromkeys((word, word[:1].lower() + word[1:])):
             for term, target in self._by_first_word.get(first, ()):
-                may_be = first == words[place] or first.islower()
+                may_be = first == word or first.islower()
                 if may_be and [first, *words[place + 1 : place + len(term)]] == term:
-                    if found is None or len(term) > found[0]:
+                    if len(term) > found[0]:
                         found = len(term), target
                     break
         return found
 
     @cached_property
     def _by_first_word(self) -> dict[str, list[tuple[list[str], str]]]:
-        table: dict[str, list[tuple[list[str], str]]] = {}
-        for source, target in self.pairs:
-            words = _WORD.findall(source)
-            table.setdefault(words[0], []).append((words, target))
-        for entries in table.values():
-            entries.sort(key=lambda entry: -len(entry[0]))
+        table = defaultdict[str, list[tuple[list[str], str]]](list)
+        terms = [(_WORD.findall(source), target) for source, target in self.pairs]
+        for words, target in sorted(terms, key=lambda term: -len(term[0])):
+            table[words[0]].append((words, target))
         return table
 
 
 def occurrences(target: str, text: str) -> list[tuple[int, int]]:
     """The spans (start, stop) of a term's translation in a text, as whole words. Its first letter may be a capital."""
-    return [match.span() for match in _term_pattern(target).finditer(text)]
-
-
-def missing_terms(terms: Iterable[Term], translation: str) -> list[str]:
-    """The required translations that occur in `translation` less often than their terms in the source."""
-    wanted: dict[str, int] = {}
-    for term in terms:
-        wanted[term.target] = wanted.get(term.target, 0) + 1
-    return [target for target, count in wanted.items() if len(occurrences(target, translation)) < count]
-
-
-def _term_pattern(target: str) -> re.Pattern[str]:
     first, rest = re.escape(target[0]), re.escape(target[1:])
     if target[0].islower():
         first = f"[{re.escape(target[0].upper())}{first}]" if len(target[0].upper()) == 1 else first
     before = r"(?<!\w)" if target[0].isalnum() else ""
     after = r"(?!\w)" if target[-1].isalnum() else ""
-    return re.compile(before + first + rest + after)
+    return [match.span() for match in re.finditer(before + first + rest + after, text)]
 
 
-def _uncapitalize(word: str) -> str:
-    return word[:1].lower() + word[1:]
+def missing_terms(terms: Iterable[Term], translation: str) -> list[str]:
+    """The required translations that occur in `translation` less often than their terms in the source."""
+    wanted = Counter(term.target for term in terms)
+    return [target for target, count in wanted.items() if len(occurrences(target, translation)) < count]

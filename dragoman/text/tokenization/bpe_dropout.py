@@ -9,6 +9,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 
 from tokenizers import Tokenizer as LibraryTokenizer
@@ -26,7 +27,7 @@ class BpeDropout:
     """Segments text like `tokenizer`, with merges dropped at random.
 
     A word of more than 200 characters is first cut into parts of 200, so that no input takes quadratic time.
-    Raises ConfigError for tokenizers without merges, and for a probability outside [0, 1).
+    `probability` is at least 0 and below 1. Raises ConfigError for tokenizers without merges.
     """
 
     def __init__(self, tokenizer: Tokenizer, probability: float) -> None:
@@ -35,8 +36,6 @@ class BpeDropout:
                 f"`tokenizer.bpe_dropout` is {probability}, but a tokenizer of kind {tokenizer.kind} has no merges. "
                 "Set `tokenizer.kind` to bpe, or `tokenizer.bpe_dropout` to 0."
             )
-        if not 0.0 <= probability < 1.0:
-            raise ConfigError(f"`tokenizer.bpe_dropout` must be at least 0 and below 1, but is {probability}.")
         model = json.loads(tokenizer.library.to_str())["model"]
         self._tokenizer = tokenizer
         self._probability = probability
@@ -45,7 +44,7 @@ class BpeDropout:
             (self._vocab[left], self._vocab[right]): (rank, self._vocab[left + right])
             for rank, (left, right) in enumerate(model["merges"])
         }
-        self._cache: dict[str, tuple[list[int], list[int]]] = {}
+        self._segmented = lru_cache(_MAX_CACHED_WORDS)(self._segment)
 
     def encode(self, text: str, seed: int, epoch: int, index: int, side: int) -> list[int]:
         """The ids of a text, deterministic in all arguments. `index` is the sentence, `side` 0 (src) or 1 (tgt)."""
@@ -75,25 +74,11 @@ class BpeDropout:
             for start in range(0, len(word), _MAX_SYMBOLS)
         ]
 
-    def _segmented(self, word: str) -> tuple[list[int], list[int]]:
+    def _segment(self, word: str) -> tuple[list[int], list[int]]:
         """The ids of a word before its first merge and after its last one. Each merge makes one id of two."""
-        found = self._cache.get(word)
-        if found is None:
-            symbols = self._symbols(word)
-            merged = self._merge(symbols, len(symbols), random.random)
-            found = symbols, merged
-            if len(self._cache) < _MAX_CACHED_WORDS:
-                self._cache[word] = found
-        return found
-
-    def _symbols(self, word: str) -> list[int]:
-        symbols: list[int] = []
-        for char in word:
-            if char in self._vocab:
-                symbols.append(self._vocab[char])
-            else:
-                symbols += (self._vocab[byte_token(byte)] for byte in char.encode("utf-8"))
-        return symbols
+        spelled = ([char] if char in self._vocab else map(byte_token, char.encode("utf-8")) for char in word)
+        symbols = [self._vocab[token] for tokens in spelled for token in tokens]
+        return symbols, self._merge(symbols, len(symbols), random.random)
 
     def _merge(self, symbols: list[int], undisturbed: int, draw: Callable[[], float]) -> list[int]:
         """Merge while possible: `undisturbed` steps without dropout, one without its best merge, then with dropout."""

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,14 +150,6 @@ class EncodedChunk:
     pairs: list[SentencePair]
     src: RaggedIds
     tgt: RaggedIds
-
-
-class PairEncoder(Protocol):
-    """Anything that encodes chunks of pairs: `BatchEncoderPair`, `ProcessEncoderPair`."""
-
-    def encode_chunks(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
-        """Each chunk with the ids of both sides, in order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ This process encodes the first chunks, so that a small corpus starts no other pr
 processes that cannot start or are killed. The ids are the same in all cases.
 """
 
-import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -13,11 +13,9 @@ import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import BinaryIO, cast
-
-import numpy as np
 
 from dragoman.records import SentencePair
 from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, RaggedIds
@@ -66,21 +64,17 @@ class ProcessEncoderPair:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _spread(self, chunks: Iterable[list[SentencePair]], workers: "Sequence[_Worker]") -> Iterator[EncodedChunk]:
-        idle, busy = deque(workers), deque[tuple[_Worker, list[SentencePair]]]()
-        for chunk in chunks:
-            done = None if idle else self._answered(*busy.popleft(), idle)
-            worker = idle.popleft()
+        busy = deque[tuple[_Worker, list[SentencePair]]]()
+        for chunk, worker in zip(chunks, cycle(workers)):
+            done = self._answered(*busy.popleft()) if len(busy) == len(workers) else None
             worker.ask(chunk)
             busy.append((worker, chunk))
             if done:
                 yield done
-        while busy:
-            yield self._answered(*busy.popleft(), idle)
+        yield from (self._answered(worker, chunk) for worker, chunk in busy)
 
-    def _answered(self, worker: "_Worker", chunk: list[SentencePair], idle: "deque[_Worker]") -> EncodedChunk:
-        rows = worker.answer(len(chunk)) or self._here.encode(chunk)
-        idle.append(worker)
-        return EncodedChunk(chunk, *rows)
+    def _answered(self, worker: "_Worker", chunk: list[SentencePair]) -> EncodedChunk:
+        return EncodedChunk(chunk, *(worker.answer() or self._here.encode(chunk)))
 
 
 class _Worker:
@@ -103,27 +97,24 @@ class _Worker:
             )
 
     def ask(self, chunk: Sequence[SentencePair]) -> None:
-        """Send the texts of a chunk: a line with the number of bytes, then JSON."""
+        """Send the texts of a chunk."""
         if self._process is None:
             return
         try:
-            stream = cast(BinaryIO, self._process.stdin)
-            texts = json.dumps([[pair.src for pair in chunk], [pair.tgt for pair in chunk]]).encode()
-            stream.write(b"%d\n%b" % (len(texts), texts))
-            stream.flush()
+            _send(([pair.src for pair in chunk], [pair.tgt for pair in chunk]), cast(BinaryIO, self._process.stdin))
         except OSError:
             self.end()
 
-    def answer(self, num_pairs: int) -> tuple[RaggedIds, RaggedIds] | None:
+    def answer(self) -> tuple[RaggedIds, RaggedIds] | None:
         """The ids of both sides, or None if the process is gone."""
         if self._process is None:
             return None
-        stream = cast(BinaryIO, self._process.stdout)
         try:
-            return _receive(stream, num_pairs), _receive(stream, num_pairs)
-        except (OSError, ValueError):
+            rows: tuple[RaggedIds, RaggedIds] = pickle.load(cast(BinaryIO, self._process.stdout))
+        except (OSError, EOFError, pickle.UnpicklingError):
             self.end()
             return None
+        return rows
 
     def end(self) -> None:
         """Kill the process, if it is not gone yet."""
@@ -145,21 +136,16 @@ def _save(tokenizers: TokenizerPair) -> str:
 
 def serve() -> None:
     """The main loop of a worker process: encode chunks with the tokenizers in the given folder until the input ends."""
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
     encoders = BatchEncoderPair.of(TokenizerPair.load(Path(sys.argv[1])))
-    for num_bytes in requests:
-        src, tgt = json.loads(requests.read(int(num_bytes)))
-        for rows in (encoders.src.encode(src), encoders.tgt.encode(tgt)):
-            answers.write(rows.lengths.tobytes())
-            answers.write(rows.ids.tobytes())
-        answers.flush()
+    with suppress(EOFError):
+        while True:
+            src, tgt = pickle.load(sys.stdin.buffer)
+            _send((encoders.src.encode(src), encoders.tgt.encode(tgt)), sys.stdout.buffer)
 
 
-def _receive(stream: BinaryIO, num_rows: int) -> RaggedIds:
-    """Read the lengths, then the ids. Raises ValueError if the stream ends too early."""
-    lengths = np.frombuffer(stream.read(8 * num_rows), np.int64, num_rows)
-    num_ids = int(lengths.sum())
-    return RaggedIds(np.frombuffer(stream.read(4 * num_ids), np.int32, num_ids), lengths)
+def _send(content: object, stream: BinaryIO) -> None:
+    pickle.dump(content, stream)
+    stream.flush()
 
 
 def _count_processors() -> int:

@@ -9,7 +9,6 @@ All kinds that are trained here cut text the same way. `sentencepiece`, the kind
 - Control tokens and byte tokens (``</s>``, ``<0x41>``) straddle the cuts, so no text can spell one.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -55,21 +54,19 @@ def byte_token(byte: int) -> str:
     return f"<0x{byte:02X}>"
 
 
-def byte_level_alphabet() -> dict[str, int]:
-    """Map the 256 printable characters of byte-level tokens to their bytes (Radford et al. 2019)."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in set(printable)]
-    return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(others)}
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE]
+BYTE_LEVEL_ALPHABET = {
+    **{chr(byte): byte for byte in _PRINTABLE},
+    **{chr(256 + index): byte for index, byte in enumerate(_OTHER_BYTES)},
+}
+"""The byte for each of the 256 printable characters of byte-level tokens (Radford et al. 2019)."""
 
 
-def printable_byte_level(alphabet: dict[str, int]) -> Callable[[str], str]:
-    """A function that formats a byte-level token: as text with marked spaces, or as bytes if it is not UTF-8."""
-
-    def show(token: str) -> str:
-        raw = bytes(map(alphabet.__getitem__, token))
-        try:
-            return raw.decode("utf-8").replace(" ", SPACE_SYMBOL)
-        except UnicodeDecodeError:
-            return "".join(byte_token(byte) for byte in raw)
-
-    return show
+def show_byte_level(token: str) -> str:
+    """A byte-level token as text with marked spaces, or as bytes if it is not UTF-8."""
+    raw = bytes(map(BYTE_LEVEL_ALPHABET.__getitem__, token))
+    try:
+        return raw.decode("utf-8").replace(" ", SPACE_SYMBOL)
+    except UnicodeDecodeError:
+        return "".join(map(byte_token, raw))

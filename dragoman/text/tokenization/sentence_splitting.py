@@ -52,8 +52,7 @@ def split_to_fit(text: str, length: Callable[[str], int], limit: int) -> list[Se
 
 def join_segments(segments: Sequence[Segment], translations: Sequence[str]) -> str:
     """Join the translations of the segments to one text, with the white space of the source (see `separators`)."""
-    between = separators(segments, translations)
-    return "".join(part for pair in zip(translations, between, strict=True) for part in pair)
+    return "".join(map(str.__add__, translations, separators(segments, translations)))
 
 
 def separators(segments: Sequence[Segment], translations: Sequence[str]) -> list[str]:
@@ -79,16 +78,10 @@ def split_sentences(text: str) -> list[str]:
 
 def sentence_ends(text: str) -> Iterator[int]:
     """Where the sentences of a text end, after the white space that follows them. Some positions may be repeated."""
-    return (end for start, stop in _lines(text) for end in _sentence_ends(text, start, stop))
-
-
-def _lines(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each line, including its line break and the white space after it."""
     start = 0
-    for match in find_all(_BREAK, text):
-        yield start, match.end()
-        start = match.end()
-    yield start, len(text)
+    for stop in chain((match.end() for match in find_all(_BREAK, text)), (len(text),)):
+        yield from _sentence_ends(text, start, stop)
+        start = stop
 
 
 def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
@@ -144,13 +137,11 @@ def _cut_words(text: str) -> Iterator[str]:
 def _cut_halves(text: str) -> Iterator[str]:
     """Two halves. The second does not start with a combining mark of the character before."""
     half = middle = len(text) // 2
-    while middle < min(half + _MAX_MARKS, len(text) - 1) and _belongs_together(text[middle - 1 : middle + 1]):
+    while middle < min(half + _MAX_MARKS, len(text) - 1) and (
+        unicodedata.category(text[middle]).startswith("M") or "\u200d" in text[middle - 1 : middle + 1]
+    ):
         middle += 1
     return cut_at(text, [middle])
-
-
-def _belongs_together(two: str) -> bool:
-    return unicodedata.category(two[1]).startswith("M") or "\u200d" in two
 
 
 _CUTS: tuple[Callable[[str], Iterator[str]], ...] = (_cut_clauses, _cut_words, _cut_halves)
@@ -163,11 +154,8 @@ def _fit(
     if len(text) <= 1 or length(text.strip()) <= limit:
         return [text]
     cut, *finer = cuts
-    parts = cut(text)
-    if not finer:
-        return [piece for part in parts for piece in _fit(part, length, limit, cuts)]
-    packed = _pack(parts, length, limit)
-    return [piece for part in packed for piece in _fit(part, length, limit, finer)]
+    parts = _pack(cut(text), length, limit) if finer else cut(text)
+    return [piece for part in parts for piece in _fit(part, length, limit, finer or cuts)]
 
 
 def _pack(parts: Iterable[str], length: Callable[[str], int], limit: int) -> Iterator[str]:

@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +37,6 @@ _MAX_PIECE_CHARACTERS = 1000
 _LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
 _SPACES = re.compile(" {2,}")
 _BYTES = {byte_token(byte): byte for byte in range(256)}
-_INVISIBLE = frozenset(CONTROL_TOKENS)
 
 
 def is_language(token: str) -> bool:
@@ -77,8 +77,11 @@ class SentencePieceTokenizer:
         self.model = model
         self.vocabulary = tuple(vocabulary)
         _check(model, self.vocabulary)
-        self._map = character_map(model.character_map)
-        self._library = Tokenizer(_unigram(model.pieces) if model.algorithm == "unigram" else _bpe(model.pieces))
+        self._map = _cached_map(model.character_map)
+        # The unknown piece has the lowest score, from which the score of unknown characters follows.
+        scored = [(_UNKNOWN, min(score for _, score in model.pieces)), *model.pieces]
+        is_unigram = model.algorithm == "unigram"
+        self._library = Tokenizer(models.Unigram(scored, 0, False) if is_unigram else _bpe(model.pieces))
         self._ids = {token: index for index, token in enumerate(self.vocabulary) if index >= _NUM_CONTROLS}
         self._piece_ids = [_UNK_ID, *(self._ids.get(piece, _UNK_ID) for piece, _ in model.pieces)]
 
@@ -90,15 +93,11 @@ class SentencePieceTokenizer:
         """The token of an id, or None if there is no such id."""
         return self.vocabulary[index] if 0 <= index < len(self.vocabulary) else None
 
-    def encode(self, text: str, add_special_tokens: bool = False) -> Encoding:
-        """The ids of a text. Raises TypeError or UnicodeEncodeError if it is not valid Unicode."""
-        return self.encode_batch_fast([text])[0]
-
     def encode_batch_fast(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[Encoding]:
-        """The ids of many texts, on all cores."""
+        """The ids of many texts, on all cores. Raises TypeError or UnicodeEncodeError for text that is not Unicode."""
         codes = [_LANGUAGE.match(text) for text in texts]
-        rests = [text[code.end() :] if code else text for text, code in zip(texts, codes, strict=True)]
-        normalized = [self.normalize(rest) for rest in rests]
+        starts = [code.end() if code else 0 for code in codes]
+        normalized = [self.normalize(text[start:]) for text, start in zip(texts, starts, strict=True)]
         cut = self._library.encode_batch(normalized, add_special_tokens=False)
         rows = [self._known(one.ids, one.offsets, text) for one, text in zip(cut, normalized, strict=True)]
         return [
@@ -119,7 +118,7 @@ class SentencePieceTokenizer:
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids, without spaces at its ends. Bytes that form no character become U+FFFD."""
         tokens = [self.vocabulary[index] for index in ids]
-        shown = [token for token in tokens if token not in _INVISIBLE]
+        shown = [token for token in tokens if token not in CONTROL_TOKENS]
         joined = "".join(_with_bytes(shown) if self.model.byte_fallback else shown)
         return joined.replace(SPACE_SYMBOL, " ").strip()
 
@@ -187,35 +186,20 @@ def _check(model: PieceModel, vocabulary: Sequence[str]) -> None:
         raise ValueError("it has a score that is not finite")
 
 
-def _unigram(pieces: Sequence[tuple[str, float]]) -> models.Unigram:
-    """A unigram model. The unknown piece keeps the lowest score, from which the score of unknown characters follows."""
-    lowest = min(score for _, score in pieces)
-    return models.Unigram([(_UNKNOWN, lowest), *pieces], 0, False)
-
-
 def _bpe(pieces: Sequence[tuple[str, float]]) -> models.BPE:
     """A BPE model with a merge for every way to join two pieces to a third, in the order of falling scores."""
     ids = {_UNKNOWN: 0} | {piece: index for index, (piece, _) in enumerate(pieces, start=1)}
-    ranked = sorted(pieces, key=lambda one: -one[1])
-    merges = [(left, right) for piece, _ in ranked for left, right in _halves(piece) if left in ids and right in ids]
+    ranked = [piece for piece, _ in sorted(pieces, key=lambda one: -one[1])]
+    halves = ((piece[:place], piece[place:]) for piece in ranked for place in range(1, len(piece)))
+    merges = [(left, right) for left, right in halves if left in ids and right in ids]
     return models.BPE(ids, merges, unk_token=_UNKNOWN, fuse_unk=True)
-
-
-def _halves(piece: str) -> Iterator[tuple[str, str]]:
-    return ((piece[:place], piece[place:]) for place in range(1, len(piece)))
 
 
 def _with_bytes(tokens: Iterable[str]) -> Iterator[str]:
     """The tokens, with each run of byte tokens replaced by the text that it spells."""
-    run = bytearray()
-    for token in tokens:
-        if token in _BYTES:
-            run.append(_BYTES[token])
-            continue
-        yield run.decode("utf-8", "replace")
-        run.clear()
-        yield token
-    yield run.decode("utf-8", "replace")
+    for is_bytes, group in groupby(tokens, _BYTES.__contains__):
+        run = list(group)
+        yield bytes(map(_BYTES.__getitem__, run)).decode("utf-8", "replace") if is_bytes else "".join(run)
 
 
 _ROOT = 0
@@ -223,17 +207,10 @@ _NOWHERE = -1
 _MAX_STEPS = 2_000_000
 
 
-@lru_cache(maxsize=4)
-def character_map(precompiled: bytes) -> "CharacterMap":
-    """The map in these bytes, cached because both sides of a model usually share it."""
-    return CharacterMap(precompiled)
-
-
 class CharacterMap:
     """Replaces characters, longest match first. Raises ValueError for bytes that are not a valid map."""
 
-    def __init__(self, precompiled: bytes = b"") -> None:
-        self.precompiled = precompiled
+    def __init__(self, precompiled: bytes) -> None:
         size = int.from_bytes(precompiled[:4], "little")
         if precompiled and (size % 4 or not 0 < size < len(precompiled) - 4):
             raise ValueError("its character map is cut off")
@@ -265,6 +242,10 @@ class CharacterMap:
         if end < 0:
             raise ValueError("its character map points outside itself")
         return _decode(self._replacements[start:end])
+
+
+_cached_map = lru_cache(maxsize=4)(CharacterMap)
+"""The map in some bytes, cached because both sides of a model usually share it."""
 
 
 class _Trie:
@@ -314,7 +295,8 @@ class _Trie:
             current, written = ways.pop()
             for child in self._children_of(current):
                 way = written + bytes((self._labels[child],))
-                if len(way) < _num_bytes(way[0]):
+                # The first byte of a UTF-8 character tells its length. A wrong one counts as a character.
+                if len(way) < 1 + (way[0] >= 0xC0) + (way[0] >= 0xE0) + (way[0] >= 0xF0):
                     ways.append((child, way))
                 else:
                     found.append((_decode(way), child))
@@ -341,11 +323,6 @@ class _Trie:
         if self._steps > _MAX_STEPS:
             raise ValueError("its character map has no end")
         return found
-
-
-def _num_bytes(first: int) -> int:
-    """The length of a UTF-8 character that starts with this byte. 1 for a byte that cannot start one."""
-    return 1 + (first >= 0xC0) + (first >= 0xE0) + (first >= 0xF0)
 
 
 def _decode(way: bytes) -> str:

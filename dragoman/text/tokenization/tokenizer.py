@@ -17,7 +17,7 @@ Lone surrogates in Python strings, which are not valid Unicode, are encoded as U
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_
 from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
 
 _NUM_CONTROLS = len(CONTROL_TOKENS)
+_JOINT_FILE, _SIDE_FILES = "tokenizer.json", ("src.tokenizer.json", "tgt.tokenizer.json")
 
 
 class Tokenizer:
@@ -46,19 +47,14 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text. No control ids, except unk for the kinds word and sentencepiece. "" has no ids."""
-        try:
-            ids: list[int] = self.library.encode(text, add_special_tokens=False).ids
-        except (TypeError, UnicodeEncodeError):
-            ids = self.library.encode(replace_surrogates(text), add_special_tokens=False).ids
-        return ids
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, encoded on all cores."""
-        rows = list(texts)
         try:
-            encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
+            encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
-            rows = [replace_surrogates(text) for text in rows]
+            rows = list(map(replace_surrogates, texts))
             encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
@@ -70,15 +66,12 @@ class Tokenizer:
 
     def language_token(self, ids: Sequence[int]) -> list[int]:
         """The first id if it names a target language (kind sentencepiece: ``>>fra<<``), else nothing."""
-        first = list(ids[:1])
-        names_one = self.kind == "sentencepiece" and any(map(is_language, self.tokens(first)))
-        return first if names_one else []
+        names_one = self.kind == "sentencepiece" and any(map(is_language, self.tokens(ids[:1])))
+        return list(ids[:1]) if names_one else []
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """One printable string per id: U+2581 stands for a space, ``<0xE3>`` for a byte."""
-        unknown = [index for index in ids if index not in self._names]
-        self._names.update((index, self._show(index)) for index in unknown)
-        return [self._names[index] for index in ids]
+        return list(map(self._name, ids))
 
     def has_new_characters(self, text: str) -> bool:
         """Whether a character (kind word: a word) has no token, so that training has hardly or never seen it.
@@ -96,17 +89,16 @@ class Tokenizer:
         return frozenset(char for name in whole for char in name if char >= " " and char != "\x7f") | {" "}
 
     @cached_property
-    def _names(self) -> dict[int, str]:
-        """The names that were needed so far. A short text needs few of many."""
-        return {}
+    def _name(self) -> Callable[[int], str]:
+        """A function that names a token. It keeps the names that were needed: a short text needs few of many."""
+        is_byte_level, library = self.kind == "byte_bpe", self.library
 
-    @cached_property
-    def _show_bytes(self) -> Callable[[str], str]:
-        return pipelines.printable_byte_level(pipelines.byte_level_alphabet())
+        @cache
+        def name(index: int) -> str:
+            token = str(library.id_to_token(index))
+            return pipelines.show_byte_level(token) if is_byte_level and index >= _NUM_CONTROLS else token
 
-    def _show(self, index: int) -> str:
-        name = str(self.library.id_to_token(index))
-        return self._show_bytes(name) if self.kind == "byte_bpe" and index >= _NUM_CONTROLS else name
+        return name
 
     def save(self, path: Path) -> None:
         """Write one JSON file in the format of the `tokenizers` library."""
@@ -135,20 +127,16 @@ class TokenizerPair:
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json, into a folder."""
-        if self.joint:
-            self.src.save(folder / "tokenizer.json")
-        else:
-            self.src.save(folder / "src.tokenizer.json")
-            self.tgt.save(folder / "tgt.tokenizer.json")
+        self.src.save(folder / (_JOINT_FILE if self.joint else _SIDE_FILES[0]))
+        if not self.joint:
+            self.tgt.save(folder / _SIDE_FILES[1])
 
     @classmethod
     def load(cls, folder: Path) -> "TokenizerPair":
         """Read the files that `save` wrote. Raises ModelError that names the missing or invalid file."""
-        if not (folder / "src.tokenizer.json").exists():
-            shared = Tokenizer.load(folder / "tokenizer.json")
-            return cls(shared, shared, joint=True)
-        src = Tokenizer.load(folder / "src.tokenizer.json")
-        return cls(src, Tokenizer.load(folder / "tgt.tokenizer.json"), joint=False)
+        names = _SIDE_FILES if (folder / _SIDE_FILES[0]).exists() else (_JOINT_FILE,)
+        loaded = [Tokenizer.load(folder / name) for name in names]
+        return cls(loaded[0], loaded[-1], joint=len(loaded) == 1)
 
 
 def train_tokenizers(
@@ -214,18 +202,15 @@ def _check_not_empty(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterator[str]) -> TokenizerModel:
-    size, frequency, controls = settings.vocab_size, settings.min_frequency, list(CONTROL_TOKENS)
+    size, frequency, unknown = settings.vocab_size, settings.min_frequency, CONTROL_TOKENS[UNK_ID]
+    common: dict[str, Any] = {"special_tokens": list(CONTROL_TOKENS), "show_progress": False}
     byte_tokens = [pipelines.byte_token(byte) for byte in range(256)]
     if kind == "word":
-        words = trainers.WordLevelTrainer(
-            vocab_size=size, min_frequency=frequency, special_tokens=controls, show_progress=False
-        )
-        trained = _run(assemble(kind, models.WordLevel(unk_token=CONTROL_TOKENS[UNK_ID])), words, texts)
-        return models.WordLevel(trained["vocab"], unk_token=CONTROL_TOKENS[UNK_ID])
+        words = trainers.WordLevelTrainer(vocab_size=size, min_frequency=frequency, **common)
+        trained = _run(assemble(kind, models.WordLevel(unk_token=unknown)), words, texts)
+        return models.WordLevel(trained["vocab"], unk_token=unknown)
     if kind == "unigram":
-        unigram = trainers.UnigramTrainer(
-            vocab_size=size - 256, special_tokens=controls, unk_token=CONTROL_TOKENS[UNK_ID], show_progress=False
-        )
+        unigram = trainers.UnigramTrainer(vocab_size=size - 256, unk_token=unknown, **common)
         try:
             trained = _run(assemble(kind, models.Unigram()), unigram, texts)
         except Exception as error:  # the library raises no narrower class
@@ -237,14 +222,14 @@ def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterat
             ) from None
         return _with_byte_pieces(trained["vocab"], byte_tokens)
     byte_level = kind == "byte_bpe"
+    common["special_tokens"] += [] if byte_level else byte_tokens
     merges = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=frequency,
-        special_tokens=controls if byte_level else controls + byte_tokens,
-        initial_alphabet=sorted(pipelines.byte_level_alphabet()) if byte_level else [],
+        initial_alphabet=sorted(pipelines.BYTE_LEVEL_ALPHABET) if byte_level else [],
         # Scripts with thousands of characters must leave space for merges; rarer characters are spelled in bytes.
         limit_alphabet=256 if byte_level else max(1, (size - 260) // 2),
-        show_progress=False,
+        **common,
     )
     trained = _run(assemble(kind, models.BPE(byte_fallback=not byte_level)), merges, texts)
     pairs = [(left, right) for left, right in trained["merges"]]

@@ -17,7 +17,8 @@ from dragoman.text.tokenization import pipelines
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, assemble
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, read_sentencepiece
 
-_TYPES = {"BPE": models.BPE, "Unigram": models.Unigram, "WordLevel": models.WordLevel}
+_TYPES = ("BPE", "Unigram", "WordLevel")
+_LACKS_BYTES = "it lacks some of the 256 bytes"
 
 
 def read_tokenizer(path: Path) -> tuple[TokenizerKind, Tokenizer | SentencePieceTokenizer]:
@@ -57,28 +58,31 @@ def _build(document: Any) -> tuple[TokenizerKind, Tokenizer]:
     _require(model.get("type") in _TYPES, f"its model type is {model.get('type')!r}")
     _require(model.get("dropout") is None, "its model has dropout")
     vocab = _check_vocab(model)
-    if model["type"] == "Unigram":
-        _require_byte_tokens(vocab)
-        pieces = [(piece, float(score)) for piece, score in model["vocab"]]
-        return "unigram", assemble("unigram", models.Unigram(pieces, 3, True))
     if model["type"] == "WordLevel":
         return "word", assemble("word", models.WordLevel(vocab, unk_token=CONTROL_TOKENS[3]))
-    kind: TokenizerKind = "fallback_bpe" if model.get("byte_fallback") else "byte_bpe"
-    return kind, assemble(kind, _bpe(kind, model, vocab))
+    if model["type"] == "BPE" and not model.get("byte_fallback"):
+        alphabet = pipelines.BYTE_LEVEL_ALPHABET
+        _require(alphabet.keys() <= vocab.keys(), _LACKS_BYTES)
+        strange = [token for token in vocab if token not in CONTROL_TOKENS and not alphabet.keys() >= set(token)]
+        _require(not strange, f"its token {strange[:1]} is not written in bytes")
+        return "byte_bpe", assemble("byte_bpe", models.BPE(vocab, _check_merges(model, vocab)))
+    _require(all(pipelines.byte_token(byte) in vocab for byte in range(256)), _LACKS_BYTES)
+    if model["type"] == "BPE":
+        return "fallback_bpe", assemble("fallback_bpe", fallback_bpe(vocab, _check_merges(model, vocab)))
+    pieces = [(piece, float(score)) for piece, score in model["vocab"]]
+    return "unigram", assemble("unigram", models.Unigram(pieces, 3, True))
 
 
 def _check_vocab(model: dict[str, Any]) -> dict[str, int]:
     """Map tokens to ids, after checking that the ids are 0 ... n - 1 and the control tokens come first."""
-    raw = model.get("vocab")
+    raw: Any = model.get("vocab")
     if model["type"] == "Unigram":
-        if not isinstance(raw, list):
-            raise _Foreign("its vocabulary is not a list")
+        _require(isinstance(raw, list), "its vocabulary is not a list")
         _require(all(_is_scored_piece(entry) for entry in raw), "its vocabulary has entries that are not scored pieces")
         vocab = {entry[0]: index for index, entry in enumerate(raw)}
         _require(len(vocab) == len(raw), "its vocabulary repeats a piece")
     else:
-        if not isinstance(raw, dict):
-            raise _Foreign("its vocabulary is not a table")
+        _require(isinstance(raw, dict), "its vocabulary is not a table")
         vocab = raw
         _require(all(type(index) is int for index in vocab.values()), "its vocabulary has ids that are not integers")
         _require(sorted(vocab.values()) == list(range(len(vocab))), "its ids are not 0 ... n - 1")
@@ -88,42 +92,25 @@ def _check_vocab(model: dict[str, Any]) -> dict[str, int]:
 
 
 def _is_scored_piece(entry: Any) -> bool:
-    return (
-        isinstance(entry, list)
-        and len(entry) == 2
-        and isinstance(entry[0], str)
-        and type(entry[1]) in (int, float)
-        and math.isfinite(entry[1])
-    )
+    is_pair = isinstance(entry, list) and [type(part) for part in entry] in ([str, int], [str, float])
+    return is_pair and math.isfinite(entry[1])
 
 
-def _bpe(kind: TokenizerKind, model: dict[str, Any], vocab: dict[str, int]) -> models.BPE:
-    merges = model.get("merges")
-    if not isinstance(merges, list):
-        raise _Foreign("its merges are not a list")
+def _check_merges(model: dict[str, Any], vocab: dict[str, int]) -> list[tuple[str, str]]:
+    """The merges as pairs, after checking that each makes a token of two tokens."""
+    merges: Any = model.get("merges")
+    _require(isinstance(merges, list), "its merges are not a list")
     for merge in merges:
-        is_pair = isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+        is_pair = isinstance(merge, list) and [type(part) for part in merge] == [str, str]
         _require(is_pair, "its merges are not all pairs of tokens")
         is_known = merge[0] in vocab and merge[1] in vocab and merge[0] + merge[1] in vocab
         _require(is_known, f"its merge {merge} is not in its vocabulary")
-    pairs = [(left, right) for left, right in merges]
-    if kind == "byte_bpe":
-        alphabet = set(pipelines.byte_level_alphabet())
-        _require(alphabet <= vocab.keys(), "it lacks some of the 256 bytes")
-        strange = [token for token in vocab if token not in CONTROL_TOKENS and not alphabet.issuperset(token)]
-        _require(not strange, f"its token {strange[:1]} is not written in bytes")
-        return models.BPE(vocab, pairs)
-    _require_byte_tokens(vocab)
-    return fallback_bpe(vocab, pairs)
+    return [(left, right) for left, right in merges]
 
 
 def fallback_bpe(vocab: dict[str, int], merges: list[tuple[str, str]]) -> models.BPE:
     """A BPE model that spells characters outside its vocabulary as bytes."""
     return models.BPE(vocab, merges, unk_token=CONTROL_TOKENS[3], byte_fallback=True)
-
-
-def _require_byte_tokens(vocab: dict[str, int]) -> None:
-    _require(all(pipelines.byte_token(byte) in vocab for byte in range(256)), "it lacks some of the 256 bytes")
 
 
 def _check_pipeline(theirs: dict[str, Any], ours: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 
@@ -50,12 +51,8 @@ def words_of(tokens: Sequence[str]) -> tuple[Word, ...]:
     if not after_word and len(starts) > 1:
         starts.pop()
     stops = [*starts[1:], len(tokens)][: len(starts)]
-    spans = zip(starts, stops, strict=True)
-    return tuple(Word(_decode_tokens(tokens[start:stop]), start, stop) for start, stop in spans)
-
-
-def _decode_tokens(tokens: Sequence[str]) -> str:
-    return b"".join(map(_bytes_of, tokens)).decode("utf-8", "replace").strip() or " "
+    texts = [b"".join(map(_bytes_of, tokens[start:stop])) for start, stop in zip(starts, stops, strict=True)]
+    return tuple(map(Word, [text.decode("utf-8", "replace").strip() or " " for text in texts], starts, stops))
 
 
 def _bytes_of(token: str) -> bytes:
@@ -86,13 +83,9 @@ def _touched_units(tokens: Sequence[str], number: Callable[[str], list[int]]) ->
 
 
 def _number_spaced(text: str) -> list[int]:
-    numbers, count, inside = [], 0, False
-    for char in text:
-        space = char.isspace()
-        count += not space and not inside
-        inside = not space
-        numbers.append(-1 if space else count - 1)
-    return numbers
+    spaces = [char.isspace() for char in text]
+    counts = accumulate(before and not space for before, space in pairwise([True, *spaces]))
+    return [-1 if space else count - 1 for space, count in zip(spaces, counts, strict=True)]
 
 
 def _number_units(text: str) -> list[int]:

@@ -20,8 +20,9 @@ from dragoman.serving.models import Models, ServedModel
 from dragoman.serving.requests import BatchOptions
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
-from dragoman.text.documents.markers import AlignedPart, MarkedText, insert_markers
+from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import escape_text
+from dragoman.text.documents.placement import AlignedPart, insert_markers
 
 
 class Echo(ServedModel):

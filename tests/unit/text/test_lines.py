@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import DataError
-from dragoman.text.lines import open_bytes, read_lines
+from dragoman.text.lines import ignore_invalid, open_bytes, read_lines
 
 
 def test_only_newlines_end_lines():
@@ -105,10 +105,10 @@ def test_utf16_is_named(tmp_path):
 def test_invalid_utf8_is_replaced_and_reported_where_asked():
     seen: list[int] = []
     stream = io.BytesIO(b"good\nb\xe9d\n\n\xff")
-    lines = list(read_lines(stream, on_invalid="replace", report_invalid=seen.append))
+    lines = list(read_lines(stream, report_invalid=seen.append))
     assert lines == ["good", "b\ufffdd", "", "\ufffd"]
     assert seen == [2, 4]
-    assert list(read_lines(io.BytesIO(b"\xff\xfea"), on_invalid="replace")) == ["\ufffd\ufffda"]
+    assert list(read_lines(io.BytesIO(b"\xff\xfea"), report_invalid=ignore_invalid)) == ["\ufffd\ufffda"]
 
 
 def test_errors_of_whoever_reads_are_not_the_files(tmp_path: Path) -> None:

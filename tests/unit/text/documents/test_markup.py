@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.documents.markers import insert_markers
 from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup, update_declarations
+from dragoman.text.documents.placement import insert_markers
 
 HTML, XML = MarkupRules(), MarkupRules(xml=True, ignore_tags=("k",), splitting_tags=("s",))
 PARTS = [

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.documents.markers import AlignedPart, MarkedText, insert_markers
+from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.placement import AlignedPart, insert_markers
 from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
 
 PIECES = [

@@ -20,6 +20,13 @@ def test_what_is_said():
     assert said(read_subtitles("\n")) == []
 
 
+def test_the_pieces_of_a_file_with_cues_are_its_parts_and_markers():
+    subtitles = read_subtitles("1\n00:00:01,000 --> 00:00:02,000\nOne <i>two</i>.\n")
+    assert [type(part).__name__ for part in subtitles.parts] == ["str", "str", "MarkedDocument", "str"]
+    assert subtitles.num_pieces == 4 + 3 + 1, "three parts of the cue, and one marker"
+    assert subtitles.with_translations(["Eins <i>zwei</i>."]).endswith("\nEins <i>zwei</i>.\n")
+
+
 def test_a_text_without_cues_is_refused():
     with pytest.raises(DataError, match=r"no line is a subtitle time such as 00:00:01,000 --> 00:00:02,500"):
         read_subtitles("no cue\n\nat all\n")

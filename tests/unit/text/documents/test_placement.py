@@ -4,14 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.documents.markers import (
-    AlignedPart,
-    MarkedText,
-    Marker,
-    _touching_markers,
-    aligned_run,
-    insert_markers,
-)
+from dragoman.text.documents.markers import MarkedText, Marker
+from dragoman.text.documents.placement import AlignedPart, _touching_markers, aligned_run, insert_markers
 
 SOURCE = "the red car stops"
 
