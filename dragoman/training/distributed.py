@@ -7,6 +7,7 @@ sends its decisions to the others. The run's folder must be on a disk that all p
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -149,17 +150,12 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
 def _lost_processes() -> Iterator[None]:
     try:
         yield
-    except distributed.DistError as error:
-        raise _lost(error) from error
     except RuntimeError as error:
-        if "gloo" in str(error).lower() or "connection" in str(error).lower():
-            raise _lost(error) from error
-        raise
-
-
-def _lost(error: Exception) -> ResourceError:
-    reason = str(error).strip().split("\n")[0][:200]
-    return ResourceError(
-        f"Another process of this run has ended or cannot be reached ({reason}). What it said comes before this line; "
-        "the same command continues from the last checkpoint."
-    )
+        words = str(error).strip()
+        if not isinstance(error, distributed.DistError) and not re.search("gloo|connection", words, re.IGNORECASE):
+            raise
+        reason = words.partition("\n")[0][:200]
+        raise ResourceError(
+            f"Another process of this run has ended or cannot be reached ({reason}). What it said comes before this "
+            "line; the same command continues from the last checkpoint."
+        ) from error

@@ -56,21 +56,6 @@ def smoothed_cross_entropy(
 
 
 @dataclass(frozen=True, slots=True)
-class LossOptions:
-    """The settings of the loss.
-
-    The projection is computed in `precision`, or in the type of the decoder's states if it is None.
-    """
-
-    label_smoothing: float = 0.0
-    precision: torch.dtype | None = None
-
-
-PLAIN_LOSS = LossOptions()
-"""The negative log-probability alone."""
-
-
-@dataclass(frozen=True, slots=True)
 class Targets:
     """The target distributions of M labels: (1 - epsilon) [y] + epsilon / (V - 1) [not pad] for a label y."""
 

@@ -132,19 +132,19 @@ class _CombinedOptimizer(torch.optim.Optimizer):
 
 def _matrices(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """The matrices of the layers, and all other parameters: embeddings, projection, norms, biases."""
-    within = {id(parameter) for name in ("encoder", "decoder") for parameter in getattr(model, name).parameters()}
-    matrices = [each for each in model.parameters() if id(each) in within and each.ndim == 2]
-    chosen = {id(each) for each in matrices}
-    return matrices, [each for each in model.parameters() if id(each) not in chosen]
+    found: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
+    for name, parameter in model.named_parameters():
+        is_matrix = name.startswith(("encoder.", "decoder.")) and parameter.ndim == 2
+        found[0 if is_matrix else 1].append(parameter)
+    return found
 
 
 def _keep_running_mean(optimizer: torch.optim.Optimizer, decay: float) -> None:
     """Let each step compute mean <- d mean + (1 - d) weights. d rises to `decay`, to forget the first weights."""
     for group in optimizer.param_groups:
         group[_STATE] = (*group[_STATE], EMA, _EMA_STEPS)
-        for parameter in group[
-            "params"
-        ]:  # the count is read at every step, so it stays on the CPU, where reading does not wait
+        for parameter in group["params"]:
+            # The count is read at every step, so it stays on the CPU, where reading does not wait.
             optimizer.state[parameter] |= {EMA: parameter.detach().clone(), _EMA_STEPS: torch.zeros(())}
 
     @torch.no_grad()

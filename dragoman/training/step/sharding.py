@@ -18,7 +18,6 @@ from dragoman.training.distributed import Processes
 from dragoman.training.step.accelerated import accelerate
 from dragoman.training.step.dropout import Randomness
 from dragoman.training.step.gradients import losses
-from dragoman.training.step.loss import LossOptions
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -58,7 +57,7 @@ class ShardedModel:
         policy = MixedPrecisionPolicy(precision, reduce_dtype=torch.float32, output_dtype=torch.float32)
         for layer in (*model.encoder.layers, *model.decoder.layers):
             fully_shard(layer, mesh=mesh, mp_policy=policy)
-        self._losses = _Losses(model, LossOptions(settings.label_smoothing, precision))
+        self._losses = _Losses(model, settings.label_smoothing, precision)
         fully_shard(self._losses, mesh=mesh)
         self._losses.train()
 
@@ -96,13 +95,13 @@ class ShardedModel:
 class _Losses(nn.Module):
     """The losses as a module, so that FSDP gathers the parameters that belong to no layer in its `forward`."""
 
-    def __init__(self, model: Transformer, options: LossOptions) -> None:
+    def __init__(self, model: Transformer, label_smoothing: float, precision: torch.dtype) -> None:
         super().__init__()
-        self.model, self._options = model, options
+        self.model, self._label_smoothing, self._precision = model, label_smoothing, precision
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """As `losses`."""
-        return losses(self.model, batch, self._options)
+        return losses(self.model, batch, self._label_smoothing, precision=self._precision)
 
 
 def _filler() -> Batch:
