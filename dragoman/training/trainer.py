@@ -114,10 +114,12 @@ def choose_mean(session: TrainingSession) -> tuple[int, ...]:
     would be taken for the run's model. Returns the steps of the averaged checkpoints, or an empty tuple.
     """
     best, chosen = session.state.best, None
-    kept, notes = session.run.whole_steps(session.run.steps())
-    for note in notes:
-        session.log.say(note)
-    means = means_of(kept, session.state, session.settings)
+    damages = {step: session.run.damage(step) for step in session.run.steps()}
+    for step, damage in damages.items():
+        if damage:
+            session.log.say(f"Checkpoint {session.run.step_folder(step).name} is not averaged: {damage}")
+    intact = [step for step, damage in damages.items() if damage is None]
+    means = means_of(intact, session.state, session.settings)
     if best is None or not means:
         remove_folder(session.run.averaged)
         return ()

@@ -25,13 +25,13 @@ _ONE = 0x3F80  # the bits of 1 in bfloat16, as an integer
 
 
 class Randomness:
-    """The source of random numbers for dropout on a CPU: torch's default generator until `seed` is called.
+    """The source of random numbers for dropout on a CPU.
 
     Every training thread has one, so that its numbers do not depend on the other threads.
     """
 
     def __init__(self) -> None:
-        self._generator: np.random.SFC64 | None = None
+        self.seed(0)
         self._rows: tuple[int, int, int] | None = None
 
     def seed(self, *numbers: int) -> None:
@@ -44,13 +44,13 @@ class Randomness:
 
         Afterwards the generator returns to its state before the block, unless these were the last rows.
         """
-        before = None if self._generator is None else self._generator.state
+        before = self._generator.state
         self._rows = (start, stop, total)
         try:
             yield
         finally:
             self._rows = None
-            if self._generator is not None and before is not None and stop < total:
+            if stop < total:
                 self._generator.state = before
 
     def sample_bits(self, *shape: int) -> Tensor:
@@ -63,9 +63,7 @@ class Randomness:
 
     def _sample_words(self, count: int) -> Tensor:
         words = (count + 3) // 4
-        if self._generator is None:
-            sampled = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
-        elif can_compile():
+        if can_compile():
             sampled = random_words(self._generator, words)
         else:
             sampled = torch.from_numpy(self._generator.random_raw(words).view(np.int64))
