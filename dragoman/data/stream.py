@@ -66,16 +66,6 @@ class StepBatches:
         """True for the last step of an epoch."""
         return self.following.epoch != self.position.epoch
 
-    @property
-    def epochs_before(self) -> float:
-        """The number of epochs done before this step, with a fraction for the current epoch."""
-        return self.position.epoch + self.position.step / self.steps_in_epoch
-
-    @property
-    def epochs_passed(self) -> float:
-        """The number of epochs done after this step, with a fraction for the current epoch."""
-        return self.epochs_before + 1 / self.steps_in_epoch
-
 
 def load_batch(pairs: Pairs, indices: npt.NDArray[np.integer]) -> Batch:
     """The given pairs of a data set as a `Batch`, in the order of `indices`."""

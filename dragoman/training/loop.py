@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 import torch
@@ -45,15 +45,6 @@ class Diverged(Exception):
     """The losses or gradients of several steps in a row are not finite, so the run must go back."""
 
 
-@dataclass(frozen=True, slots=True)
-class _StretchStart:
-    """The run's seconds, steps and epochs before the first step of a stretch."""
-
-    seconds: float
-    step: int
-    epochs: float
-
-
 class Loop:
     """One stretch of training, which ends when a limit is reached, a signal arrives or the run must go back."""
 
@@ -65,8 +56,7 @@ class Loop:
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
         self.guessing_loss = guessing_loss(session.train)
-        self.start: _StretchStart | None = None
-        self.epochs_passed = 0.0
+        self.start_step, self.start_seconds = self.state.step, self.state.seconds
         self.has_told_pace = False
         self.clock = time.perf_counter()
 
@@ -92,7 +82,6 @@ class Loop:
         reason = self.processes.call_on_first(self.reason_to_stop)
         while reason is None:
             step = next(stream)
-            self.start = self.start or _StretchStart(self.state.seconds, self.state.step, step.epochs_before)
             self.optimize(step)
             self.after_step(step)
             # Their clocks differ, so all processes stop for the first one's reason. A signal may reach any process.
@@ -156,10 +145,8 @@ class Loop:
 
     def tell_pace(self, step: StepBatches) -> None:
         """Log once, when the speed is known, when the next progress line comes and what a limit will cut short."""
-        if self.start is None or self.has_told_pace:
-            return
-        taken, seconds = self.state.step - self.start.step, self.state.seconds - self.start.seconds
-        if taken < _TELLING_STEPS and seconds < _TELLING_SECONDS:
+        taken, seconds = self.state.step - self.start_step, self.state.seconds - self.start_seconds
+        if self.has_told_pace or (taken < _TELLING_STEPS and seconds < _TELLING_SECONDS):
             return
         self.has_told_pace = True
         step_seconds = median(self.state.step_seconds[-taken:])
@@ -189,7 +176,6 @@ class Loop:
         sums = self.processes.sum(self.gradient_of_step(step, state.step + 1))
         state.step += 1
         state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
-        self.epochs_passed = step.epochs_passed
         state.sentences += step.num_sentences
         state.tgt_tokens += step.num_tgt_tokens
         if self.update(float(sums[1]) / step.num_tgt_tokens):
@@ -272,7 +258,7 @@ class Loop:
         self.state.step_seconds = [*self.state.step_seconds[1 - _PACE_STEPS :], seconds]
         self.tell_pace(step)
         if self.state.step % self.settings.log_every_steps == 0:
-            self.report()
+            self.report(step)
         schedule, every = self.session.trained.config.validate, self.settings.checkpoint_every_steps
         by_epoch = schedule.every_epochs and step.ends_epoch and self.state.epoch % schedule.every_epochs == 0
         by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
@@ -281,7 +267,7 @@ class Loop:
         elif every and self.state.step % every == 0 and not self.state.watchdog.not_finite_in_a_row:
             self.save()
 
-    def report(self) -> None:
+    def report(self, step: StepBatches) -> None:
         """Log the mean loss and the speed since the last line, unless all steps were skipped."""
         state = self.state
         if not state.window_tokens:
@@ -297,24 +283,18 @@ class Loop:
             "tokens_per_second": tokens / state.window_seconds,
             "seconds": state.seconds,
         }
-        self.session.log.progress(event, self.seconds_left())
+        self.session.log.progress(event, self.seconds_left(step))
         state.window_loss = state.window_nll = 0.0
         self.sums.zero_()
         state.window_tokens, state.window_seconds = 0, 0.0
 
-    def seconds_left(self) -> float | None:
+    def seconds_left(self, step: StepBatches) -> float | None:
         """The seconds until the nearest limit at the current speed, or None. Patience may end the run earlier."""
-        state, settings, start = self.state, self.settings, self.start
-        left = []
-        if settings.max_minutes:
-            left.append(60 * settings.max_minutes - state.seconds)
-        if settings.max_steps and start:
-            done, rest = state.step - start.step, settings.max_steps - state.step
-            left.append((state.seconds - start.seconds) / done * rest)
-        if settings.max_epochs and start:
-            passed, rest_of_epochs = self.epochs_passed - start.epochs, settings.max_epochs - self.epochs_passed
-            left.append((state.seconds - start.seconds) / passed * rest_of_epochs)
-        return max(0.0, min(left)) if left else None
+        state, taken = self.state, self.state.step - self.start_step
+        step_seconds = (state.seconds - self.start_seconds) / taken
+        pace = TrainingPace(state.step, state.seconds, step_seconds, step.steps_in_epoch)
+        end, limit = pace.steps_until(self.settings)
+        return max(0.0, (end - state.step) * step_seconds) if limit else None
 
     def validate_start(self) -> None:
         """Score the model that a new run fine-tunes, so that its validations can be compared with that."""

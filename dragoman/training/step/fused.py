@@ -169,10 +169,7 @@ def _pad(hidden: Tensor, rows: int) -> Tensor:
 
 def _cut_rows(rows: Tensor, shape: torch.Size) -> Tensor:
     """The first rows, in `shape` except for its last dimension."""
-    sizes, steps = [*shape[:-1], rows.size(1)], [1]
-    for size in reversed(sizes[1:]):
-        steps.insert(0, steps[0] * size)
-    return rows.as_strided(sizes, steps)
+    return rows[: shape[:-1].numel()].view(*shape[:-1], rows.size(1))
 
 
 class _AddDropout(_Operation):

@@ -28,7 +28,6 @@ from dragoman.training.step.accelerated import AcceleratedEmbedding, accelerate
 from dragoman.training.step.dropout import Randomness
 from dragoman.training.step.loss import (
     PreparedProjection,
-    Targets,
     projected_cross_entropy,
 )
 
@@ -53,9 +52,8 @@ def losses(
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
     counted = batch.labels != PAD_ID
-    targets = Targets(batch.labels[counted], label_smoothing, PAD_ID)
-    states = hidden[counted].to(precision)
-    return projected_cross_entropy(states, model.projection.weight, model.projection.bias, targets, projection)
+    states, labels, matrix = hidden[counted].to(precision), batch.labels[counted], model.projection
+    return projected_cross_entropy(states, matrix.weight, matrix.bias, labels, label_smoothing, projection)
 
 
 def num_threads(settings: TrainSettings, device: torch.device) -> int:

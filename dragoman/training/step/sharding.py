@@ -70,12 +70,12 @@ class ShardedModel:
     def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int = 1) -> Tensor:
         """As `Gradients.compute`. Returns the sums of this process."""
         self._randomness.seed(*seed, 0)
-        device = self._model.device
+        device, filler = self._model.device, Batch.from_ids([[UNK_ID]], [[UNK_ID]])
         total = torch.zeros(2, dtype=sum_type(device), device=device)
         # Every pass gathers from all processes, so all make equally many. Surplus passes have no weight.
         for number in range(max(self._processes.gather(len(batches)))):
             counts = number < len(batches)
-            loss, nll = self._losses((batches[number] if counts else _filler()).to(device))
+            loss, nll = self._losses((batches[number] if counts else filler).to(device))
             (loss * (self._processes.count / num_tokens if counts else 0.0)).backward()
             if counts:
                 total += torch.stack((loss.detach(), nll))
@@ -102,7 +102,3 @@ class _Losses(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """As `losses`."""
         return losses(self.model, batch, self._label_smoothing, precision=self._precision)
-
-
-def _filler() -> Batch:
-    return Batch.from_ids([[UNK_ID]], [[UNK_ID]])
