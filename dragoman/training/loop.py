@@ -13,6 +13,7 @@ from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Position, StepBatches, StepPlan
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
+from dragoman.training.distributed import ShardedModel, whole
 from dragoman.training.fitting import fit_settings
 from dragoman.training.run.checkpoint import best_steps, card_of, save_checkpoint
 from dragoman.training.run.limits import TrainingPace, limit_notes, pace_note
@@ -33,7 +34,6 @@ from dragoman.training.step.memory import (
     plan_memory,
 )
 from dragoman.training.step.optimizer import learning_rate, optimizer_tensors
-from dragoman.training.step.sharding import ShardedModel, whole
 from dragoman.training.validation import guessing_loss
 
 _MEASURED_STEPS = 4

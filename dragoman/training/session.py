@@ -13,11 +13,10 @@ from dragoman.config import Config, TrainSettings
 from dragoman.data.pairs import Pairs
 from dragoman.data.stream import Encode
 from dragoman.model.transformer import Transformer
-from dragoman.training.distributed import SINGLE_PROCESS, Processes
+from dragoman.training.distributed import SINGLE_PROCESS, Processes, ShardedModel
 from dragoman.training.run.log import RunLog, perplexity
 from dragoman.training.run.run_folder import RunFolder, TrainState
 from dragoman.training.step.memory import MemoryPlan, memory_errors
-from dragoman.training.step.sharding import ShardedModel
 from dragoman.training.validation import dev_losses
 
 Validate = Callable[[Transformer], Mapping[str, float]]

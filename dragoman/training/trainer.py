@@ -8,6 +8,7 @@ import torch
 from dragoman.bundle import Weights
 from dragoman.devices.threads import keep_freed_memory
 from dragoman.files import remove_folder
+from dragoman.training.distributed import ShardedModel
 from dragoman.training.fitting import refit_settings
 from dragoman.training.loop import Diverged, Loop
 from dragoman.training.run.checkpoint import card_of, means_of, restore_latest, set_weights
@@ -16,7 +17,6 @@ from dragoman.training.run.signals import catch_signals
 from dragoman.training.session import TrainingSession
 from dragoman.training.step.memory import memory_errors
 from dragoman.training.step.optimizer import build_optimizer, optimizer_bytes
-from dragoman.training.step.sharding import ShardedModel
 
 _SMALL_FILES_BYTES = 1 << 20
 """Of a checkpoint: tokenizers, settings, state, card."""

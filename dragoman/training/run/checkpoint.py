@@ -22,9 +22,9 @@ from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import disk_errors, remove_folder, require_free_space, verify_folder, write_folder
 from dragoman.model.shapes import Shapes
 from dragoman.model.transformer import Transformer
+from dragoman.training.distributed import spread
 from dragoman.training.run.run_folder import RunFolder, TrainState, ValidationRecord
 from dragoman.training.step.optimizer import EMA, restore_optimizer
-from dragoman.training.step.sharding import spread
 
 OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"

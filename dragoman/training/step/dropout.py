@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from dragoman.kernels.compiling import can_compile
 from dragoman.training.step.fused import NO_DROPOUT, DropoutBits, random_words
 
 _NUM_VALUES = 1 << 16
@@ -56,18 +55,13 @@ class Randomness:
     def sample_bits(self, *shape: int) -> Tensor:
         """Uniform int16 numbers. The first dimension of `shape` is the rows of a batch, or of several copies of it."""
         if self._rows is None:
-            return self._sample_words(math.prod(shape)).view(shape)
+            return self._sample_numbers(math.prod(shape)).view(shape)
         start, stop, total = self._rows
         whole = torch.Size((shape[0] // (stop - start), total, *shape[1:]))
-        return self._sample_words(whole.numel()).view(whole)[:, start:stop].reshape(shape)
+        return self._sample_numbers(whole.numel()).view(whole)[:, start:stop].reshape(shape)
 
-    def _sample_words(self, count: int) -> Tensor:
-        words = (count + 3) // 4
-        if can_compile():
-            sampled = random_words(self._generator, words)
-        else:
-            sampled = torch.from_numpy(self._generator.random_raw(words).view(np.int64))
-        return sampled.view(torch.int16)[:count]
+    def _sample_numbers(self, count: int) -> Tensor:
+        return random_words(self._generator, (count + 3) // 4).view(torch.int16)[:count]
 
 
 class Dropout(nn.Dropout):

@@ -111,7 +111,9 @@ def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, " M"]:
 
 
 def random_words(generator: np.random.SFC64, count: int) -> Int64[Tensor, " {count}"]:
-    """The same words as `generator.random_raw(count)`, without holding Python's lock."""
+    """`generator.random_raw(count)`: on compiled functions, without holding Python's lock."""
+    if not can_compile():
+        return torch.from_numpy(generator.random_raw(count).view(np.int64))
     words, state = torch.empty(count, dtype=torch.int64), generator.state
     _kernels().fill_random(state["state"]["state"], count, words.data_ptr())
     generator.state = state

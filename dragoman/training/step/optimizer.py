@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainSettings
 from dragoman.devices.device import resolve_precision
-from dragoman.training.step.sharding import spread, whole
+from dragoman.training.distributed import spread, whole
 
 EMA = "ema"
 """The key of a parameter's running mean in the state of the optimizer."""
