@@ -137,15 +137,13 @@ class BatchStream(Iterator[StepBatches]):
         self._thread.shutdown(cancel_futures=True)
 
     def _build_steps(self, start: Position) -> Iterator[StepBatches]:
-        position = start
+        epoch, first = start.epoch, start.step
         while True:
-            steps = epoch_batches(self._pairs, self._plan.batch_tokens, self._plan.seed, position.epoch)
-            for index in range(position.step, len(steps)):
-                position = Position(position.epoch, index)
-                is_last = index + 1 == len(steps)
-                following = Position(position.epoch + 1) if is_last else Position(position.epoch, index + 1)
-                yield self._build(steps[index], position, following, len(steps))
-            position = Position(position.epoch + 1)
+            steps = epoch_batches(self._pairs, self._plan.batch_tokens, self._plan.seed, epoch)
+            for index in range(first, len(steps)):
+                following = Position(epoch, index + 1) if index + 1 < len(steps) else Position(epoch + 1)
+                yield self._build(steps[index], Position(epoch, index), following, len(steps))
+            epoch, first = epoch + 1, 0
             del steps
 
     def _build(

@@ -129,7 +129,9 @@ class _Replica:
                         loss, nll = losses(self.model, part, self.label_smoothing, projection)
                     (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
                     total += torch.stack((loss.detach(), nll))
-                    self._gather(self._low_precision_parameters())
+                    # Of rounded gradients, a long sum in their own type would lose the small ones.
+                    named = self.model.named_parameters()
+                    self._gather((name, each) for name, each in named if each.dtype != torch.float32)
         return total
 
     def take(self) -> dict[str, Tensor]:
@@ -163,10 +165,6 @@ class _Replica:
         for name, parameter in model.named_parameters():
             if (summed := sums.get(id(parameter))) is not None:
                 self._sum(name, summed)
-
-    def _low_precision_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The parameters with rounded gradients. A long sum in their type would lose small gradients."""
-        return (named for named in self.model.named_parameters() if named[1].dtype != torch.float32)
 
     def _gather(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
         """Move the gradients of the parameters into the sums."""
