@@ -28,7 +28,7 @@ from dragoman.inference.search.full_passes import FullPasses
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.engine import StepSearch
 from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.training.step import dropout, fused
+from dragoman.training.step import fused
 from dragoman.training.step.gradients import Gradients
 
 Way = Callable[[], object]
@@ -63,10 +63,7 @@ def training_ways(trained: Model, src: list[list[int]], tgt: list[list[int]]) ->
         return lambda: gradients.compute(batches, [1], num_tokens)
 
     def without_numba(compute: Way) -> None:
-        with (
-            mock.patch.object(fused, "can_compile", return_value=False),
-            mock.patch.object(dropout, "can_compile", return_value=False),
-        ):
+        with mock.patch.object(fused, "can_compile", return_value=False):
             compute()
 
     with mock.patch("dragoman.training.step.gradients.accelerate"):

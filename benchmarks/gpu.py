@@ -36,7 +36,7 @@ from dragoman.config import PRESETS, Config, InferenceSettings, ModelSettings, T
 from dragoman.config.settings import ValidateSettings
 from dragoman.data.batch import pad_ids
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.data.stream import BatchStream, Delivery, StepPlan
+from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.devices.device import resolve_device
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
@@ -206,16 +206,14 @@ def train_peer(
     peer = kind(config.model, VOCAB_SIZE, longest(pairs)).to(device).train()
     optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
     reference = Transformer(config.model, VOCAB_SIZE, VOCAB_SIZE).to(device)
-    micro_batch_tokens = fast_micro_batch_tokens(config.train, longest(pairs), reference.device)
+    micro_batch_tokens = fast_micro_batch_tokens(config.train, pairs, reference.device)
     del reference
     began = time.perf_counter()
     warm, tokens, steps = 0.0, 0, 0
     loss = torch.zeros((), device=device)
-    with BatchStream(
-        pairs,
-        StepPlan(config.train.batch_tokens, micro_batch_tokens, seed=1, padding_slack=padding_slack(device)),
-        delivery=Delivery(pin_memory=device.type == "cuda"),
-    ) as stream:
+    pin_memory, slack = device.type == "cuda", padding_slack(device)
+    plan = StepPlan(config.train.batch_tokens, micro_batch_tokens, seed=1, padding_slack=slack, pin_memory=pin_memory)
+    with BatchStream(pairs, plan) as stream:
         for step in stream:
             loss = torch.zeros((), device=device)
             for batch in step.batches:

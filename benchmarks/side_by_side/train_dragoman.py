@@ -17,6 +17,7 @@ from dragoman.config import Config, ModelSettings, TrainSettings, ValidateSettin
 from dragoman.data.store import PairStore, open_if_current, write_store
 from dragoman.devices.device import resolve_precision
 from dragoman.model.transformer import Transformer
+from dragoman.text.tokenization.encoding import RaggedIds
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.run_folder import RunFolder
@@ -110,7 +111,7 @@ def store_of(corpus: Corpus) -> PairStore:
         return store
     with write_store(folder, key, corpus.vocab_size, corpus.vocab_size) as writer:
         src, tgt = corpus.ids("train")
-        writer.append(src, tgt)
+        writer.append(RaggedIds.of(src), RaggedIds.of(tgt))
     return PairStore(folder, key)
 
 

@@ -108,9 +108,7 @@ class Weights:
             return arrays
         if self.stored_precision != "float32" and self._read_again is not None:
             return self._read_again()
-        from dragoman.model.parameters import arrays_of
-
-        return arrays_of(self.transformer)
+        return self.transformer.arrays()
 
     def forget_integers(self) -> None:
         """Free the memory of a quantized model's arrays, which a search has packed. They can be read again."""

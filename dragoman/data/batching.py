@@ -130,11 +130,6 @@ def smallest_micro_batch(pairs: Pairs) -> int:
     return 1 + max(int(lengths.max(initial=0)) for lengths in (pairs.src_lengths, pairs.tgt_lengths))
 
 
-def sequential_batches(pairs: Pairs, micro_batch_tokens: int) -> list[npt.NDArray[np.int64]]:
-    """All pairs once in batches of similar length, not shuffled, for validation. Limits as in `micro_batches`."""
-    return micro_batches(pairs.src_lengths, pairs.tgt_lengths, micro_batch_tokens)
-
-
 def _sorted_shuffle(src_lengths: Lengths, tgt_lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.int32]:
     """All indices sorted by target length, then source length, with ties in random order.
 

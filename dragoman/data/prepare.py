@@ -284,7 +284,7 @@ class _Preparation:
         with write_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
             for chunk in encoded:
                 texts = chunk.pairs if keep_text else []
-                writer.append_rows(chunk.src, chunk.tgt, [pair.src for pair in texts], [pair.tgt for pair in texts])
+                writer.append(chunk.src, chunk.tgt, [pair.src for pair in texts], [pair.tgt for pair in texts])
             if part == "train":
                 report = self.cleaner().report
                 writer.notes = asdict(report)
@@ -315,8 +315,8 @@ class _Preparation:
 
     def _names(self) -> tuple[str, str]:
         """Names for errors: the training text, and the files whose sources are kept out of it."""
-        given = [self._corpora.dev, *self._excluded.values()]
-        return str(self._corpora.train), " and ".join(dict.fromkeys(str(corpus) for corpus in given if corpus))
+        kept_out = [self._corpora.dev, *self._excluded.values()]
+        return str(self._corpora.train), " and ".join(dict.fromkeys(str(corpus) for corpus in kept_out if corpus))
 
     def _with_replay_pairs(self) -> Iterator[SentencePair]:
         """The training pairs, then evenly spread replay pairs, up to a share of `data.replay_share` of all pairs."""

@@ -22,7 +22,6 @@ from dragoman.errors import DataError, ModelError
 from dragoman.files import verify_folder, write_folder
 from dragoman.text.tokenization.encoding import RaggedIds
 
-_Rows = Sequence[Sequence[int]]
 _Texts = Sequence[str]
 
 _FORMAT = "dragoman pairs 1"
@@ -74,11 +73,7 @@ class StoreWriter:
         self._ids = [_Column(folder, side, id_dtype(size)) for side, size in sizes]
         self._texts = [_Column(folder, name, _BYTE) for name in ("src_text", "tgt_text") if keep_text]
 
-    def append(self, src_ids: _Rows, tgt_ids: _Rows, src_texts: _Texts = (), tgt_texts: _Texts = ()) -> None:
-        """`append_rows` of lists."""
-        self.append_rows(RaggedIds.of(src_ids), RaggedIds.of(tgt_ids), src_texts, tgt_texts)
-
-    def append_rows(self, src: RaggedIds, tgt: RaggedIds, src_texts: _Texts = (), tgt_texts: _Texts = ()) -> None:
+    def append(self, src: RaggedIds, tgt: RaggedIds, src_texts: _Texts = (), tgt_texts: _Texts = ()) -> None:
         """Add pairs: ids without bos and eos, and the texts if the store keeps them.
 
         Raises ValueError if the numbers of rows differ or an id is outside the vocabulary.

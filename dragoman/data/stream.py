@@ -1,9 +1,8 @@
 """A stream of training steps: padded batches built ahead in a background thread, from any position in any epoch."""
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -31,24 +30,15 @@ class Position:
 class StepPlan:
     """The parameters that determine the pairs of each step and its micro-batches (see `batching`).
 
-    A larger `padding_slack` gives fewer and larger micro-batches, which suits devices with a high cost per launch.
+    A larger `padding_slack` gives fewer and larger micro-batches, which suits devices with a high cost per launch. With
+    `world_size` above 1 every rank builds its share of each step's micro-batches, possibly none. `steps_ahead` is the
+    number of steps built in advance. `pin_memory` puts the batches in pinned memory, for asynchronous copies to a GPU.
     """
 
     batch_tokens: int
     micro_batch_tokens: int
     seed: int
     padding_slack: int = PADDING_SLACK
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """Which micro-batches of a step this process builds, and how.
-
-    With `world_size` above 1 every rank builds its share of each step's micro-batches, possibly none. `steps_ahead` is
-    the number of steps built in advance. `pin_memory` puts the batches in pinned memory, for asynchronous copies to a
-    GPU.
-    """
-
     rank: int = 0
     world_size: int = 1
     steps_ahead: int = 4
@@ -76,16 +66,6 @@ class StepBatches:
         """True for the last step of an epoch."""
         return self.following.epoch != self.position.epoch
 
-    @property
-    def epochs_before(self) -> float:
-        """The number of epochs done before this step, with a fraction for the current epoch."""
-        return self.position.epoch + self.position.step / self.steps_in_epoch
-
-    @property
-    def epochs_passed(self) -> float:
-        """The number of epochs done after this step, with a fraction for the current epoch."""
-        return self.epochs_before + 1 / self.steps_in_epoch
-
 
 def load_batch(pairs: Pairs, indices: npt.NDArray[np.integer]) -> Batch:
     """The given pairs of a data set as a `Batch`, in the order of `indices`."""
@@ -94,7 +74,9 @@ def load_batch(pairs: Pairs, indices: npt.NDArray[np.integer]) -> Batch:
 
 
 class BatchStream(Iterator[StepBatches]):
-    """An endless iterator over steps, epoch after epoch, from `start` on. A new stream from `position` continues it.
+    """An endless iterator over steps, epoch after epoch, from `start` on.
+
+    A new stream from `following` of the last step continues it.
 
     Close the stream, or use it in a `with` block. `next` raises an error that occurs in the background thread.
 
@@ -103,15 +85,13 @@ class BatchStream(Iterator[StepBatches]):
     pairs
         The data set.
     plan
-        Determines the pairs of each step and its micro-batches.
+        Determines the pairs of each step and its micro-batches, and the share of this process.
     start
         The position of the first step.
     encode
         Replaces the stored ids (BPE dropout, augmentation). The stored lengths still determine the pairs of a step, so
         its target tokens may exceed `batch_tokens` if the new ids are longer. A pair that would exceed
         `micro_batch_tokens` keeps its stored ids.
-    delivery
-        The share of this process, and how batches are built.
 
     Raises
     ------
@@ -122,12 +102,7 @@ class BatchStream(Iterator[StepBatches]):
     """
 
     def __init__(
-        self,
-        pairs: Pairs,
-        plan: StepPlan,
-        start: Position = Position(),
-        encode: Encode | None = None,
-        delivery: Delivery = Delivery(),
+        self, pairs: Pairs, plan: StepPlan, start: Position = Position(), encode: Encode | None = None
     ) -> None:
         if not len(pairs):
             raise DataError("There are no training pairs. Check the counts of cleaning and the corpus files.")
@@ -137,13 +112,10 @@ class BatchStream(Iterator[StepBatches]):
                 f"`train.micro_batch_tokens` is {plan.micro_batch_tokens}, but the longest side of a training pair has "
                 f"{needed} tokens. Set it to at least {needed}, or lower `data.max_tokens`."
             )
-        self._pairs, self._plan, self._encode, self._delivery = pairs, plan, encode, delivery
-        self.position = start
-        self._closing = threading.Event()
-        self._ready: queue.Queue[StepBatches | BaseException] = queue.Queue(maxsize=delivery.steps_ahead)
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, args=(start,), name="batches", daemon=True)
-        self._thread.start()
+        self._pairs, self._plan, self._encode = pairs, plan, encode
+        self._thread = ThreadPoolExecutor(1, "batches")
+        self._steps = self._build_steps(start)
+        self._ahead = deque(self._thread.submit(next, self._steps) for _ in range(plan.steps_ahead))
 
     def __enter__(self) -> "BatchStream":
         return self
@@ -152,51 +124,26 @@ class BatchStream(Iterator[StepBatches]):
         self.close()
 
     def __next__(self) -> StepBatches:
-        if self._closing.is_set():
+        if not self._ahead:
             raise ValueError("the batch stream is closed")
-        if self._failure is None:
-            item = self._ready.get()
-            if isinstance(item, StepBatches):
-                self.position = item.following
-                return item
-            self._failure = item
-        raise self._failure
+        step = self._ahead[0].result()  # a step that failed stays the next one
+        self._ahead.append(self._thread.submit(next, self._steps))
+        self._ahead.popleft()
+        return step
 
     def close(self) -> None:
-        """End the thread. Steps built ahead are dropped; `position` stays at the first step not delivered."""
-        self._closing.set()
-        while self._thread.is_alive():
-            with suppress(queue.Empty):
-                self._ready.get(timeout=0.01)
+        """End the thread. Steps built ahead are dropped."""
+        self._ahead.clear()
+        self._thread.shutdown(cancel_futures=True)
 
-    def _work(self, start: Position) -> None:
-        try:
-            for step in self._steps(start):
-                if not self._put(step):
-                    return
-        except BaseException as error:  # raised again by `__next__` in the other thread
-            self._put(error)
-
-    def _put(self, item: StepBatches | BaseException) -> bool:
-        """Wait until the queue has space. Returns False if the stream is closed meanwhile."""
-        while not self._closing.is_set():
-            try:
-                self._ready.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def _steps(self, start: Position) -> Iterator[StepBatches]:
-        position = start
+    def _build_steps(self, start: Position) -> Iterator[StepBatches]:
+        epoch, first = start.epoch, start.step
         while True:
-            steps = epoch_batches(self._pairs, self._plan.batch_tokens, self._plan.seed, position.epoch)
-            for index in range(position.step, len(steps)):
-                position = Position(position.epoch, index)
-                is_last = index + 1 == len(steps)
-                following = Position(position.epoch + 1) if is_last else Position(position.epoch, index + 1)
-                yield self._build(steps[index], position, following, len(steps))
-            position = Position(position.epoch + 1)
+            steps = epoch_batches(self._pairs, self._plan.batch_tokens, self._plan.seed, epoch)
+            for index in range(first, len(steps)):
+                following = Position(epoch, index + 1) if index + 1 < len(steps) else Position(epoch + 1)
+                yield self._build(steps[index], Position(epoch, index), following, len(steps))
+            epoch, first = epoch + 1, 0
             del steps
 
     def _build(
@@ -204,13 +151,13 @@ class BatchStream(Iterator[StepBatches]):
     ) -> StepBatches:
         rows = [self._rows(index, position.epoch) for index in indices.tolist()]
         src_lengths, tgt_lengths = ([len(row[side]) for row in rows] for side in (0, 1))
-        cuts = micro_batches(src_lengths, tgt_lengths, self._plan.micro_batch_tokens, self._plan.padding_slack)
-        delivery = self._delivery
+        plan = self._plan
+        cuts = micro_batches(src_lengths, tgt_lengths, plan.micro_batch_tokens, plan.padding_slack)
         batches = tuple(
             Batch.from_ids([rows[row][0] for row in chosen], [rows[row][1] for row in chosen])
-            for chosen in (cut.tolist() for cut in cuts[delivery.rank :: delivery.world_size])
+            for chosen in (cut.tolist() for cut in cuts[plan.rank :: plan.world_size])
         )
-        if delivery.pin_memory:
+        if plan.pin_memory:
             batches = tuple(batch.pin_memory() for batch in batches)
         return StepBatches(position, following, steps_in_epoch, batches, sum(tgt_lengths) + len(rows), len(rows))
 

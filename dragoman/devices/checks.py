@@ -20,12 +20,22 @@ def describe_value(value: object) -> str:
     return f"an {words}" if words[0] in "aeiou" else f"a {words}"
 
 
-def check_whole_number(name: str, value: object, minimum: int = 1) -> None:
-    """Raise ConfigError unless a size is a whole number of at least `minimum`."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"`{name}` must be a whole number, but is {value!r}.")
-    if value < minimum:
-        raise ConfigError(f"`{name}` must be at least {minimum}, but is {value}.")
+def check_sizes(minimum: int = 1, **sizes: object) -> None:
+    """Raise ConfigError unless all sizes are whole numbers of at least `minimum`."""
+    for name, size in sizes.items():
+        if not isinstance(size, int) or isinstance(size, bool):
+            raise ConfigError(f"`{name}` must be a whole number, but is {size!r}.")
+        if size < minimum:
+            raise ConfigError(f"`{name}` must be at least {minimum}, but is {size}.")
+
+
+def check_heads(d_model: int, num_heads: int) -> None:
+    """Raise ConfigError unless both are whole numbers above 0, and `num_heads` divides `d_model`."""
+    check_sizes(d_model=d_model, num_heads=num_heads)
+    if d_model % num_heads:
+        raise ConfigError(
+            f"`d_model` must be a multiple of `num_heads` ({num_heads}), but is {d_model}. Change one of them."
+        )
 
 
 def check_ids(name: str, ids: object, embedding: Tensor | None = None) -> None:
@@ -35,10 +45,9 @@ def check_ids(name: str, ids: object, embedding: Tensor | None = None) -> None:
         raise DataError(
             f"`{name}` must be an int64 tensor (B, T), one row for each sentence, but is {describe_value(ids)}.{hint}"
         )
-    if embedding is None:
-        return
-    _check_device(name, ids, embedding.device)
-    if not ids.is_cpu or not ids.numel():
+    if embedding is not None:
+        _check_device(name, ids, embedding.device)
+    if embedding is None or not ids.is_cpu or not ids.numel():
         return
     smallest, largest = (int(one) for one in ids.aminmax())
     if smallest < 0:
@@ -70,8 +79,7 @@ def check_lengths(name: str, lengths: object, padded: Tensor | None = None) -> N
 
 def check_memory(memory: object, tgt_ids: Tensor, d_model: int) -> None:
     """Raise DataError unless the memory is (B, S, D), with one row for each row of the targets."""
-    right = isinstance(memory, Tensor) and memory.dim() == 3 and memory.size(2) == d_model
-    if not isinstance(memory, Tensor) or not right or memory.size(0) != tgt_ids.size(0):
+    if not isinstance(memory, Tensor) or memory.dim() != 3 or memory.shape[::2] != (len(tgt_ids), d_model):
         raise DataError(
             f"`memory` must be the output of `encode`, a tensor ({len(tgt_ids)}, S, {d_model}) for these `tgt_ids`, "
             f"but is {describe_value(memory)}."

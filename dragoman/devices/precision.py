@@ -28,7 +28,8 @@ def resolve_inference_precision(name: str, device: object) -> str:
         return next((each for each in ("int8", "int16", "bfloat16") if each in supported), "float32")
     if name == "bfloat16":
         return name if not on_cpu or name in supported else "float32"
-    if name not in supported and not (on_cpu and _compiles_integers()):
+    # Machine code multiplies integers even on processors where that is not fast.
+    if name not in supported and not (on_cpu and tiles.HAS_FMA and library.is_available()):
         needed, others = {
             "int8": ("numba or a CPU with VNNI instructions", "auto, int16, bfloat16 or float32"),
             "int16": ("numba and an x86 CPU with AVX2", "auto, bfloat16 or float32"),
@@ -43,14 +44,8 @@ def _of_cpu() -> set[str]:
     if not library.is_available():
         return precisions_of_torch("cpu")
     kinds = {"int8": tiles.HAS_BYTE_PRODUCTS, "int16": tiles.HAS_SHORT_PRODUCTS}
-    return {name for name, is_there in kinds.items() if is_there} | (
-        {"bfloat16"} if _BFLOAT16 & processor.FEATURES else set()
-    )
-
-
-def _compiles_integers() -> bool:
-    """Whether machine code can multiply integers here, even if it is not fast."""
-    return tiles.HAS_FMA and library.is_available()
+    found = {name for name, is_there in kinds.items() if is_there}
+    return found | {"bfloat16"} if _BFLOAT16 & processor.FEATURES else found
 
 
 def precisions_of_torch(device: str) -> set[str]:
@@ -86,6 +81,5 @@ def choose_device(name: str, setting: str = "--device") -> str:
 
 def _may_have_gpu() -> bool:
     """Whether only torch can tell if there is a GPU that it can use."""
-    if sys.modules.get("torch") is not None:
-        return True
-    return has_torch() and (sys.platform != "linux" or any(map(os.path.exists, _DRIVER_FILES)))
+    may_see_one = sys.platform != "linux" or any(map(os.path.exists, _DRIVER_FILES))
+    return sys.modules.get("torch") is not None or (has_torch() and may_see_one)

@@ -5,7 +5,6 @@ Torch's numbers are used once torch is imported. Before that, they are predicted
 Freed memory: whether the C allocator keeps it or returns it to the system.
 """
 
-import contextlib
 import ctypes
 import os
 import sys
@@ -83,7 +82,7 @@ _KEEP = ((-3, 32 << 20), (-1, 2**31 - 1), (-2, 64 << 20))
 
 def return_freed_memory() -> None:
     """Return freed memory to the system, if the C library is glibc."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):
+    with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -94,7 +93,7 @@ def keep_freed_memory() -> None:
     would take about a quarter of a small model's training time, and a tenth of its decoding time. Peak memory does not
     change.
     """
-    with contextlib.suppress(OSError, AttributeError, TypeError):
+    with suppress(OSError, AttributeError, TypeError):
         allocator = ctypes.CDLL(None)
         for parameter, value in _KEEP:
             allocator.mallopt(parameter, value)

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.devices.checks import check_attention_inputs, check_mask, check_whole_number
-from dragoman.errors import ConfigError, DataError
+from dragoman.devices.checks import check_attention_inputs, check_heads, check_mask
+from dragoman.errors import DataError
 
 Mask = Tensor
 """Boolean and broadcastable to (B, H, T, S): True where a query may attend to a key."""
@@ -76,12 +76,7 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0, bias: bool = True) -> None:
-        check_whole_number("d_model", d_model)
-        check_whole_number("num_heads", num_heads)
-        if d_model % num_heads:
-            raise ConfigError(
-                f"`d_model` must be a multiple of `num_heads` ({num_heads}), but is {d_model}. Change one of them."
-            )
+        check_heads(d_model, num_heads)
         super().__init__()
         self.num_heads = num_heads
         self.in_weight = nn.Parameter(torch.empty(3 * d_model, d_model))

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.devices.checks import check_ids, check_whole_number
+from dragoman.devices.checks import check_ids, check_sizes
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, DataError
 
@@ -90,8 +90,7 @@ class Embedding(nn.Module):
     def __init__(
         self, vocab_size: int, d_model: int, dropout: float, positions: str = "sinusoidal", max_positions: int = 0
     ) -> None:
-        check_whole_number("vocab_size", vocab_size)
-        check_whole_number("d_model", d_model)
+        check_sizes(vocab_size=vocab_size, d_model=d_model)
         if positions not in _POSITIONS:
             raise ConfigError(f"`positions` must be one of {', '.join(_POSITIONS)}, but is {positions!r}.")
         super().__init__()
@@ -99,7 +98,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=d_model**-0.5)
         self.positions: nn.Parameter | None = None
         if positions == "learned":
-            check_whole_number("max_positions", max_positions)
+            check_sizes(max_positions=max_positions)
             self.positions = nn.Parameter(torch.empty(max_positions, d_model))
             nn.init.normal_(self.positions, std=0.1)
         self._compute_positions = marian_positions if positions == "marian" else sinusoidal_positions

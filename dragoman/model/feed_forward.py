@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.devices.checks import check_whole_number, check_width
+from dragoman.devices.checks import check_sizes, check_width
 from dragoman.errors import ConfigError
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -43,8 +43,7 @@ class FeedForward(nn.Module):
     """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0, activation: str = "relu") -> None:
-        check_whole_number("d_model", d_model)
-        check_whole_number("d_ff", d_ff)
+        check_sizes(d_model=d_model, d_ff=d_ff)
         if activation not in ACTIVATIONS:
             raise ConfigError(f"`activation` must be one of {', '.join(ACTIVATIONS)}, but is {activation!r}.")
         super().__init__()

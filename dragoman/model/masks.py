@@ -8,18 +8,18 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from dragoman.devices.checks import check_lengths, check_whole_number
+from dragoman.devices.checks import check_lengths, check_sizes
 
 
 def padding_mask(lengths: Int64[Tensor, " B"], size: int) -> Bool[Tensor, "B 1 1 {size}"]:
     """True at the first `lengths[b]` of `size` keys. The result broadcasts over heads and queries."""
     check_lengths("lengths", lengths)
-    check_whole_number("size", size, 0)
+    check_sizes(0, size=size)
     positions = torch.arange(size, device=lengths.device)
     return (positions < lengths[:, None])[:, None, None, :]
 
 
 def causal_mask(size: int, device: torch.device | str | None = None) -> Bool[Tensor, "{size} {size}"]:
     """True where the key's position (column) is not after the query's position (row)."""
-    check_whole_number("size", size, 0)
+    check_sizes(0, size=size)
     return torch.ones(size, size, dtype=torch.bool, device=device).tril()

@@ -4,7 +4,6 @@ Forward hooks record the outputs of modules. Queries, keys, values, scores and w
 modules. They are computed from the inputs of attention, with the functions of `dragoman.model.attention`.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -36,20 +35,8 @@ class TracedBatch(Protocol):
         """Input of the decoder (B, T): bos, then the target tokens."""
 
 
-class Trace(Mapping[str, Tensor]):
+class Trace(dict[str, Tensor]):
     """The intermediate tensors of a forward pass by name, in the order of computation."""
-
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._tensors = dict(tensors)
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._tensors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
@@ -64,7 +51,7 @@ def trace_modules(model: nn.Module, batch: TracedBatch) -> Trace:
     """Run `model` on the batch and record the outputs of its modules. Use `Transformer.trace`."""
     if not isinstance(batch, TracedBatch):
         raise DataError(f"`batch` must be a `dragoman.Batch`, but is {describe_value(batch)}. Use `Batch.from_ids`.")
-    tensors: dict[str, Tensor] = {}
+    tensors = Trace()
     names = {module: name for name, module in model.named_modules() if name}
 
     def record(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -93,4 +80,4 @@ def trace_modules(model: nn.Module, batch: TracedBatch) -> Trace:
     finally:
         for handle in handles:
             handle.remove()
-    return Trace(tensors)
+    return tensors

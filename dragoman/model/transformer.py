@@ -6,23 +6,26 @@ This package is the definition of the model, for reading. The engines that make 
 Shapes: B sentences, S source positions, T target positions, D = d_model, H heads, V target vocabulary.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int64
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
-from dragoman.devices.checks import check_lengths, check_memory, check_whole_number
+from dragoman.devices.checks import check_lengths, check_memory, check_sizes
 from dragoman.devices.device import build_without_values
 from dragoman.model.attention import Cache, Mask
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer
 from dragoman.model.masks import causal_mask, padding_mask
-from dragoman.model.parameters import parameter_table, replace_parameters
-from dragoman.model.shapes import Arrays, ParameterTable
+from dragoman.model.shapes import ParameterRow, ParameterTable
 from dragoman.model.trace import Trace, TracedBatch, trace_modules
 
 
@@ -115,8 +118,7 @@ class Transformer(nn.Module):
     """
 
     def __init__(self, settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> None:
-        check_whole_number("src_vocab_size", src_vocab_size)
-        check_whole_number("tgt_vocab_size", tgt_vocab_size)
+        check_sizes(src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
         check_shape(settings)
         check_vocabularies(settings, src_vocab_size, tgt_vocab_size)
         super().__init__()
@@ -168,9 +170,13 @@ class Transformer(nn.Module):
 
     @classmethod
     def from_arrays(
-        cls, settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int, arrays: Arrays
+        cls,
+        settings: ModelSettings,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        arrays: Mapping[str, NDArray[Any] | Tensor],
     ) -> "Transformer":
-        """Build a model on the CPU whose parameters share the memory of numpy arrays.
+        """Build a model whose parameters share the memory of arrays, on the CPU, or of tensors, on their device.
 
         Parameters
         ----------
@@ -181,7 +187,20 @@ class Transformer(nn.Module):
         """
         with build_without_values():
             model = cls(settings, src_vocab_size, tgt_vocab_size)
-        return replace_parameters(model, {name: torch.from_numpy(array) for name, array in arrays.items()})
+        parameters = {name: nn.Parameter(torch.as_tensor(array)) for name, array in arrays.items()}
+        tied = {name: parameters[names[0]] for names in model._names_of_parameters().values() for name in names}
+        model.load_state_dict(tied, assign=True)
+        return model
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all distinct parameters as float32 arrays by name. On the CPU they share the model's memory.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            One array for each name in `dragoman.model.shapes.parameter_shapes`.
+        """
+        return {name: each.detach().cpu().float().contiguous().numpy() for name, each in self.named_parameters()}
 
     @property
     def device(self) -> torch.device:
@@ -308,9 +327,7 @@ class Transformer(nn.Module):
         AttentionWeights
             One tensor (B, H, queries, keys) per layer, for self-attention of both stacks and for cross-attention.
         """
-        encoder_self: list[Tensor] = []
-        decoder_self: list[Tensor] = []
-        cross: list[Tensor] = []
+        encoder_self, decoder_self, cross = (list[Tensor]() for _ in range(3))
         memory = self.encode(src_ids, src_lengths, encoder_self)
         self.decode(tgt_ids, memory, src_lengths, decoder_self, cross)
         return AttentionWeights(tuple(encoder_self), tuple(decoder_self), tuple(cross))
@@ -340,7 +357,17 @@ class Transformer(nn.Module):
         ParameterTable
             The rows. It prints as a table, and displays itself in notebooks.
         """
-        return ParameterTable(parameter_table(self))
+        return ParameterTable(
+            ParameterRow(name, tuple(parameter.shape), parameter.numel(), tuple(further))
+            for parameter, (name, *further) in self._names_of_parameters().items()
+        )
+
+    def _names_of_parameters(self) -> dict[nn.Parameter, list[str]]:
+        """All names of each distinct parameter, in the order of the model."""
+        names = defaultdict[nn.Parameter, list[str]](list)
+        for name, parameter in self.named_parameters(remove_duplicate=False):
+            names[parameter].append(name)
+        return names
 
 
 def _embedding(settings: ModelSettings, vocab_size: int) -> Embedding:

@@ -1,9 +1,8 @@
 """One stretch of a run: step after step, with logging, validation and checkpoints in between."""
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 import torch
@@ -11,9 +10,10 @@ import torch
 from dragoman.bundle import Weights
 from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
-from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan
+from dragoman.data.stream import BatchStream, Position, StepBatches, StepPlan
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
+from dragoman.training.distributed import ShardedModel, whole
 from dragoman.training.fitting import fit_settings
 from dragoman.training.run.checkpoint import best_steps, card_of, save_checkpoint
 from dragoman.training.run.limits import TrainingPace, limit_notes, pace_note
@@ -29,11 +29,11 @@ from dragoman.training.step.memory import (
     give_back_memory,
     is_out_of_memory,
     micro_batch_tokens,
+    padded_width,
     padding_slack,
     plan_memory,
 )
 from dragoman.training.step.optimizer import learning_rate, optimizer_tensors
-from dragoman.training.step.sharding import ShardedModel, whole
 from dragoman.training.validation import guessing_loss
 
 _MEASURED_STEPS = 4
@@ -45,15 +45,6 @@ class Diverged(Exception):
     """The losses or gradients of several steps in a row are not finite, so the run must go back."""
 
 
-@dataclass(frozen=True, slots=True)
-class _StretchStart:
-    """The run's seconds, steps and epochs before the first step of a stretch."""
-
-    seconds: float
-    step: int
-    epochs: float
-
-
 class Loop:
     """One stretch of training, which ends when a limit is reached, a signal arrives or the run must go back."""
 
@@ -61,39 +52,23 @@ class Loop:
         self.session, self.optimizer = session, optimizer
         self.model, self.settings, self.state = session.model, session.settings, session.state
         self.processes = session.processes
+        self.gradients: Gradients | ShardedModel = session.sharded or Gradients(self.model, self.settings)
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
         self.guessing_loss = guessing_loss(session.train)
-        self.start: _StretchStart | None = None
-        self.epochs_passed = 0.0
+        self.start_step, self.start_seconds = self.state.step, self.state.seconds
         self.has_told_pace = False
         self.clock = time.perf_counter()
 
     def run(self, request: StopRequest) -> str:
         """Train until a limit is reached, and return the reason. Raises Interrupted and Diverged."""
         self.model.train()
-        gradients: Gradients | ShardedModel = self.session.sharded or Gradients(self.model, self.settings)
-        with gradients, contextlib.ExitStack() as stack:
-            micro_batch_tokens = self.fit_into_memory(gradients)
-            self.fit_settings(gradients, micro_batch_tokens)
+        with self.gradients:
+            micro_batch_tokens = self.fit_into_memory()
+            self.fit_settings(micro_batch_tokens)
             self.validate_start()
-            stream = stack.enter_context(self.stream(micro_batch_tokens))
-            self.clock = time.perf_counter()  # steps and limits do not include compiling and the trial batch
-            reason = self.processes.call_on_first(self.reason_to_stop)
-            while reason is None:
-                step = next(stream)
-                self.start = self.start or _StretchStart(self.state.seconds, self.state.step, step.epochs_before)
-                self.optimize(step, gradients)
-                self.after_step(step)
-                # Their clocks differ, so all processes stop for the first one's reason. A signal may reach any process.
-                told = self.processes.gather((self.reason_to_stop(), request.signal_number))
-                signals = [number for _, number in told if number is not None]
-                if signals:
-                    self.save()
-                    # If another process ended earlier, torchrun would kill the first before it saves.
-                    self.processes.gather(None)
-                    raise Interrupted(signals[0])
-                reason, _ = told[0]
+            with self.stream(micro_batch_tokens) as stream:
+                reason = self.take_steps(stream, request)
         if not self.state.validations or self.state.validations[-1].step != self.state.step:
             self.validate()
             for signal in self.processes.gather(request.signal_number):
@@ -101,25 +76,41 @@ class Loop:
                     raise Interrupted(signal)
         return reason
 
+    def take_steps(self, stream: BatchStream, request: StopRequest) -> str:
+        """Take steps until a limit is reached, and return the reason. Raises Interrupted and Diverged."""
+        self.clock = time.perf_counter()  # steps and limits do not include compiling and the trial batch
+        reason = self.processes.call_on_first(self.reason_to_stop)
+        while reason is None:
+            step = next(stream)
+            self.optimize(step)
+            self.after_step(step)
+            # Their clocks differ, so all processes stop for the first one's reason. A signal may reach any process.
+            told = self.processes.gather((self.reason_to_stop(), request.signal_number))
+            signals = [number for _, number in told if number is not None]
+            if signals:
+                self.save()
+                # If another process ended earlier, torchrun would kill the first before it saves.
+                self.processes.gather(None)
+                raise Interrupted(signals[0])
+            reason, _ = told[0]
+        return reason
+
     def stream(self, micro_batch_tokens: int) -> BatchStream:
         """The steps that follow the current position of the run."""
         settings, processes, device = self.settings, self.processes, self.model.device
-        slack, on_gpu = padding_slack(device), device.type == "cuda"
-        plan = StepPlan(settings.batch_tokens, micro_batch_tokens, settings.seed, padding_slack=slack)
-        delivery = Delivery(rank=processes.rank, world_size=processes.count, pin_memory=on_gpu)
+        sizes = settings.batch_tokens, micro_batch_tokens, settings.seed, padding_slack(device)
+        plan = StepPlan(*sizes, processes.rank, processes.count, pin_memory=device.type == "cuda")
         position = Position(self.state.epoch, self.state.step_in_epoch)
-        session = self.session
-        return BatchStream(session.train, plan, position, session.encode, delivery)
+        return BatchStream(self.session.train, plan, position, self.session.encode)
 
-    def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:
+    def fit_into_memory(self) -> int:
         """Forecast the memory, try the batch that needs the most, and return the tokens per micro-batch."""
-        if isinstance(gradients, ShardedModel):
-            smallest = smallest_micro_batch(self.session.train)
-            return self.settings.micro_batch_tokens or micro_batch_tokens(self.settings, smallest, self.model.device)
+        if isinstance(self.gradients, ShardedModel):
+            return micro_batch_tokens(self.settings, self.session.train, self.model.device)
         # This process still holds memory that an earlier stretch freed, so one plan serves all its stretches.
         plan = self.session.memory_plan
         if plan is None:
-            plan = plan_memory(gradients, self.settings, self.session.train, self.state.micro_batch_splits)
+            plan = plan_memory(self.gradients, self.settings, self.session.train, self.state.micro_batch_splits)
             self.session.memory_plan, free = plan, free_bytes(self.model.device)
             parts = f", in {plan.splits} parts" if plan.splits > 1 else ""
             self.session.log.say(
@@ -128,11 +119,11 @@ class Loop:
                 + f"; micro-batches of at most {plan.micro_batch_tokens:,} tokens{parts}."
             )
         self.state.micro_batch_splits = max(self.state.micro_batch_splits, plan.splits)
-        self.gradient_of((plan.largest,), (self.settings.seed, 0), plan.largest.num_tgt_tokens, gradients)
+        self.gradient_of((plan.largest,), (self.settings.seed, 0), plan.largest.num_tgt_tokens)
         self.optimizer.zero_grad()
         return plan.micro_batch_tokens
 
-    def fit_settings(self, gradients: Gradients | ShardedModel, micro_batch_tokens: int) -> None:
+    def fit_settings(self, micro_batch_tokens: int) -> None:
         """Fit the settings of a new run to its limits. A time limit becomes steps by timing the gradients of some.
 
         Those gradients are discarded, so the run uses the same random numbers and learns the same as without.
@@ -144,12 +135,7 @@ class Loop:
             with self.stream(micro_batch_tokens) as stream:
                 for number, step in zip(range(_MEASURED_STEPS), stream, strict=False):
                     clock = time.perf_counter()
-                    seeds = cpu_seeds(settings.seed, number + 1, self.processes.rank)
-                    torch.manual_seed(torch_seed(settings.seed, number + 1, self.processes.rank))
-                    sums = self.gradient_of(step.batches, seeds, step.num_tgt_tokens, gradients)
-                    float(sums.sum())  # waits for a GPU
-                    if self.session.sharded is None:
-                        self.processes.sum_gradients(self.model)
+                    float(self.gradient_of_step(step, number + 1).sum())  # waits for a GPU
                     self.optimizer.zero_grad()
                     seconds.append(time.perf_counter() - clock)
         # Without the first step, which compiles. Batches are built beside the later ones.
@@ -159,10 +145,8 @@ class Loop:
 
     def tell_pace(self, step: StepBatches) -> None:
         """Log once, when the speed is known, when the next progress line comes and what a limit will cut short."""
-        if self.start is None or self.has_told_pace:
-            return
-        taken, seconds = self.state.step - self.start.step, self.state.seconds - self.start.seconds
-        if taken < _TELLING_STEPS and seconds < _TELLING_SECONDS:
+        taken, seconds = self.state.step - self.start_step, self.state.seconds - self.start_seconds
+        if self.has_told_pace or (taken < _TELLING_STEPS and seconds < _TELLING_SECONDS):
             return
         self.has_told_pace = True
         step_seconds = median(self.state.step_seconds[-taken:])
@@ -186,33 +170,34 @@ class Loop:
             return f"no better score in {settings.patience} validations"
         return None
 
-    def optimize(self, step: StepBatches, gradients: Gradients | ShardedModel) -> None:
+    def optimize(self, step: StepBatches) -> None:
         """Update the weights with the gradient of the mean loss over all labels of the step (section 5.3)."""
-        state, rank = self.state, self.processes.rank
-        seeds = cpu_seeds(self.settings.seed, state.step + 1, rank)
-        torch.manual_seed(torch_seed(self.settings.seed, state.step + 1, rank))
-        sums = self.gradient_of(step.batches, seeds, step.num_tgt_tokens, gradients)
-        sums = self.processes.sum(sums)
-        if self.session.sharded is None:
-            self.processes.sum_gradients(self.model)
+        state = self.state
+        sums = self.processes.sum(self.gradient_of_step(step, state.step + 1))
         state.step += 1
         state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
-        self.epochs_passed = step.epochs_passed
         state.sentences += step.num_sentences
         state.tgt_tokens += step.num_tgt_tokens
         if self.update(float(sums[1]) / step.num_tgt_tokens):
             self.sums += sums
             state.window_tokens += step.num_tgt_tokens
 
-    def gradient_of(
-        self, batches: Sequence[Batch], seeds: Sequence[int], num_tokens: int, gradients: Gradients | ShardedModel
-    ) -> torch.Tensor:
+    def gradient_of_step(self, step: StepBatches, number: int) -> torch.Tensor:
+        """Compute the gradients of step `number`, summed over all processes. Returns the sums of this process."""
+        seed = self.settings.seed, number, self.processes.rank
+        torch.manual_seed(torch_seed(*seed))
+        sums = self.gradient_of(step.batches, cpu_seeds(*seed), step.num_tgt_tokens)
+        if self.session.sharded is None:
+            self.processes.sum_gradients(self.model)
+        return sums
+
+    def gradient_of(self, batches: Sequence[Batch], seeds: Sequence[int], num_tokens: int) -> torch.Tensor:
         """Compute gradients as `Gradients.compute` does. If memory runs out, double the splits and try again."""
         while True:
             try:
-                return gradients.compute(batches, seeds, num_tokens, self.state.micro_batch_splits)
+                return self.gradients.compute(batches, seeds, num_tokens, self.state.micro_batch_splits)
             except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error) or isinstance(gradients, ShardedModel):
+                if not is_out_of_memory(error) or isinstance(self.gradients, ShardedModel):
                     raise
             self.halve(batches)
 
@@ -220,7 +205,7 @@ class Loop:
         """Double the splits of a micro-batch. Raises ResourceError if no batch has that many rows."""
         before = self.state.micro_batch_splits
         largest = max(batches, key=lambda batch: batch.src_ids.numel() + batch.tgt_ids.numel())
-        rows, width = len(largest.src_lengths), max(largest.src_ids.size(1), largest.tgt_ids.size(1) - 1)
+        rows, width = len(largest.src_lengths), padded_width(largest)
         if before >= max(len(batch.src_lengths) for batch in batches):
             raise ResourceError(
                 f"Memory ran out while computing a single pair of {width} tokens. Choose a smaller `model.preset`, "
@@ -273,7 +258,7 @@ class Loop:
         self.state.step_seconds = [*self.state.step_seconds[1 - _PACE_STEPS :], seconds]
         self.tell_pace(step)
         if self.state.step % self.settings.log_every_steps == 0:
-            self.report()
+            self.report(step)
         schedule, every = self.session.trained.config.validate, self.settings.checkpoint_every_steps
         by_epoch = schedule.every_epochs and step.ends_epoch and self.state.epoch % schedule.every_epochs == 0
         by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
@@ -282,7 +267,7 @@ class Loop:
         elif every and self.state.step % every == 0 and not self.state.watchdog.not_finite_in_a_row:
             self.save()
 
-    def report(self) -> None:
+    def report(self, step: StepBatches) -> None:
         """Log the mean loss and the speed since the last line, unless all steps were skipped."""
         state = self.state
         if not state.window_tokens:
@@ -298,24 +283,18 @@ class Loop:
             "tokens_per_second": tokens / state.window_seconds,
             "seconds": state.seconds,
         }
-        self.session.log.progress(event, self.seconds_left())
+        self.session.log.progress(event, self.seconds_left(step))
         state.window_loss = state.window_nll = 0.0
         self.sums.zero_()
         state.window_tokens, state.window_seconds = 0, 0.0
 
-    def seconds_left(self) -> float | None:
+    def seconds_left(self, step: StepBatches) -> float | None:
         """The seconds until the nearest limit at the current speed, or None. Patience may end the run earlier."""
-        state, settings, start = self.state, self.settings, self.start
-        left = []
-        if settings.max_minutes:
-            left.append(60 * settings.max_minutes - state.seconds)
-        if settings.max_steps and start:
-            done, rest = state.step - start.step, settings.max_steps - state.step
-            left.append((state.seconds - start.seconds) / done * rest)
-        if settings.max_epochs and start:
-            passed, rest_of_epochs = self.epochs_passed - start.epochs, settings.max_epochs - self.epochs_passed
-            left.append((state.seconds - start.seconds) / passed * rest_of_epochs)
-        return max(0.0, min(left)) if left else None
+        state, taken = self.state, self.state.step - self.start_step
+        step_seconds = (state.seconds - self.start_seconds) / taken
+        pace = TrainingPace(state.step, state.seconds, step_seconds, step.steps_in_epoch)
+        end, limit = pace.steps_until(self.settings)
+        return max(0.0, (end - state.step) * step_seconds) if limit else None
 
     def validate_start(self) -> None:
         """Score the model that a new run fine-tunes, so that its validations can be compared with that."""

@@ -13,12 +13,11 @@ from dragoman.config import Config, TrainSettings
 from dragoman.data.pairs import Pairs
 from dragoman.data.stream import Encode
 from dragoman.model.transformer import Transformer
-from dragoman.training.distributed import SINGLE_PROCESS, Processes
+from dragoman.training.distributed import SINGLE_PROCESS, Processes, ShardedModel
 from dragoman.training.run.log import RunLog, perplexity
 from dragoman.training.run.run_folder import RunFolder, TrainState
 from dragoman.training.step.memory import MemoryPlan, memory_errors
-from dragoman.training.step.sharding import ShardedModel
-from dragoman.training.validation import dev_loss
+from dragoman.training.validation import dev_losses
 
 Validate = Callable[[Transformer], Mapping[str, float]]
 """Translates the validation set and returns the metrics by name ("bleu", "chrf"), higher is better."""
@@ -96,18 +95,14 @@ class TrainingSession:
     def measure(self, model: Transformer) -> dict[str, float]:
         """The scores of a model on dev: losses, perplexity, and the metrics of `validate`.
 
-        Losses are mean negative log-probabilities per token, in nats. `own_source_loss` and `other_source_loss` are
-        losses of the same few hundred pairs, the second with the sources of other sentences. Both are missing if there
-        are too few pairs.
+        The losses are those of `dev_losses`.
         """
         model.eval()
         try:
             with memory_errors("validating", "Lower `inference.batch_tokens`; it does not change the result."):
-                found = dev_loss(model, self.dev, self.trained.config.data.max_tokens)
-                scores = {"loss": found.loss, "perplexity": perplexity(found.loss)}
-                if found.own is not None and found.shuffled is not None:
-                    scores |= {"own_source_loss": found.own, "other_source_loss": found.shuffled}
-                return {**scores, **self.validate(model)}
+                losses = dev_losses(model, self.dev, self.trained.config.data.max_tokens)
+                loss = losses["loss"]
+                return {"loss": loss, "perplexity": perplexity(loss), **losses, **self.validate(model)}
         finally:
             model.train()
 

@@ -8,6 +8,7 @@ import torch
 from dragoman.bundle import Weights
 from dragoman.devices.threads import keep_freed_memory
 from dragoman.files import remove_folder
+from dragoman.training.distributed import ShardedModel
 from dragoman.training.fitting import refit_settings
 from dragoman.training.loop import Diverged, Loop
 from dragoman.training.run.checkpoint import card_of, means_of, restore_latest, set_weights
@@ -16,7 +17,6 @@ from dragoman.training.run.signals import catch_signals
 from dragoman.training.session import TrainingSession
 from dragoman.training.step.memory import memory_errors
 from dragoman.training.step.optimizer import build_optimizer, optimizer_bytes
-from dragoman.training.step.sharding import ShardedModel
 
 _SMALL_FILES_BYTES = 1 << 20
 """Of a checkpoint: tokenizers, settings, state, card."""
@@ -114,10 +114,12 @@ def choose_mean(session: TrainingSession) -> tuple[int, ...]:
     would be taken for the run's model. Returns the steps of the averaged checkpoints, or an empty tuple.
     """
     best, chosen = session.state.best, None
-    kept, notes = session.run.whole_steps(session.run.steps())
-    for note in notes:
-        session.log.say(note)
-    means = means_of(kept, session.state, session.settings)
+    damages = {step: session.run.damage(step) for step in session.run.steps()}
+    for step, damage in damages.items():
+        if damage:
+            session.log.say(f"Checkpoint {session.run.step_folder(step).name} is not averaged: {damage}")
+    intact = [step for step, damage in damages.items() if damage is None]
+    means = means_of(intact, session.state, session.settings)
     if best is None or not means:
         remove_folder(session.run.averaged)
         return ()

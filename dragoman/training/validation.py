@@ -4,14 +4,13 @@ A model whose loss hardly rises with wrong sources ignores its input. The watchd
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from dragoman.data.batch import Batch
-from dragoman.data.batching import sequential_batches, smallest_micro_batch
+from dragoman.data.batching import micro_batches, smallest_micro_batch
 from dragoman.data.pairs import Pairs
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
@@ -24,27 +23,18 @@ _LEAST_SHUFFLED = 10
 _PAIRS_GUESSED = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class DevLoss:
-    """Mean negative log-probabilities per token, in nats.
-
-    `loss` is that of all pairs. `shuffled` is that of a few hundred targets with the sources of other sentences, and
-    `own` that of the same targets with their own sources. Both are None if there are too few pairs to compare.
-    """
-
-    loss: float
-    own: float | None = None
-    shuffled: float | None = None
-
-
 @torch.no_grad()
-def dev_loss(model: Transformer, dev: Pairs, max_tokens: int) -> DevLoss:
+def dev_losses(model: Transformer, dev: Pairs, max_tokens: int) -> dict[str, float]:
     """The losses of all pairs of `dev`, and of some of them with the sources of pairs of similar length.
 
-    Pairs that are not `fitting` are left out. At least one must be fitting.
+    They are mean negative log-probabilities per token, in nats. `loss` is that of all pairs. `other_source_loss` is
+    that of a few hundred targets with the sources of other sentences, and `own_source_loss` that of the same targets
+    with their own sources. Both are missing if there are too few pairs to compare. Pairs that are not `fitting` are
+    left out. At least one must be fitting.
     """
     sums, own, shuffled, tokens, probed, pairs = 0.0, 0.0, 0.0, 0, 0, 0
-    for indices in sequential_batches(dev, max(_TOKENS_AT_ONCE, smallest_micro_batch(dev))):
+    limit = max(_TOKENS_AT_ONCE, smallest_micro_batch(dev))
+    for indices in micro_batches(dev.src_lengths, dev.tgt_lengths, limit):
         indices = indices[fitting(model, dev, indices, max_tokens)]
         if not len(indices):
             continue
@@ -55,9 +45,10 @@ def dev_loss(model: Transformer, dev: Pairs, max_tokens: int) -> DevLoss:
             _, other = losses(model, _with_other_sources(batch))
             own, shuffled = own + nll.item(), shuffled + other.item()
             probed, pairs = probed + batch.num_tgt_tokens, pairs + len(indices)
-    if pairs < _LEAST_SHUFFLED:
-        return DevLoss(sums / tokens)
-    return DevLoss(sums / tokens, own / probed, shuffled / probed)
+    compared = (
+        {} if pairs < _LEAST_SHUFFLED else {"own_source_loss": own / probed, "other_source_loss": shuffled / probed}
+    )
+    return {"loss": sums / tokens, **compared}
 
 
 def fitting(

@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 
 from dragoman.config import Config
 from dragoman.config.loading import flag_of
-from dragoman.errors import CheckpointError, ModelError
-from dragoman.files import MANIFEST, verify_folder
+from dragoman.errors import CheckpointError
+from dragoman.files import MANIFEST
 from dragoman.training.fitting import fitting_values
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.run_folder import RunFolder
@@ -66,12 +66,16 @@ def verify_resume(
     Raises CheckpointError if the run has no intact checkpoint, or if training fails or takes longer than
     `timeout_seconds` between two checkpoints.
     """
-    limit = _limit_of_schedule(run)
-    first = _newest_intact(RunFolder(run), limit - max(2, steps) if limit else math.inf)
+    config = frozen_config(run) or Config()
+    ends = config.train.schedule in ("linear", "cosine")  # the schedule, at `train.max_steps`
+    first = _newest_intact(RunFolder(run), config.train.max_steps - max(2, steps) if ends else math.inf)
     middle, last = first + max(1, steps // 2), first + max(2, steps)
     place = run.resolve().parent
     with clean_up_when_terminated(), tempfile.TemporaryDirectory(prefix=".verify-", dir=place) as name:
-        children = _Children(Path(name), run, first, not limit, command, timeout_seconds)
+        # With other limits, the copies would fit these settings again.
+        flags = [f"{flag_of(key)}={value}" for key, value in fitting_values(config, ()).items()]
+        endless = [] if ends else [f"--train.max-steps={last + _MORE_STEPS}"]
+        children = _Children(Path(name), run, first, (*flags, *endless), command, timeout_seconds)
         straight = children.copy_run("straight")
         children.train_until(straight, last)
         resumed, killed_after = children.kill_between(middle, last, random.Random(seed))
@@ -89,7 +93,7 @@ class _Children:
     place: Path
     run: Path
     first: int
-    endless: bool
+    flags: Sequence[str]
     command: Sequence[str]
     timeout_seconds: float
 
@@ -119,15 +123,10 @@ class _Children:
     def train_until(self, copy: Path, step: int, more_seconds: float = 0.0) -> None:
         """Train until the checkpoint of `step` exists and `more_seconds` have passed. Then send SIGKILL."""
         limits = {"max-epochs": 0, "max-minutes": 0, "patience": 0}
-        if self.endless:
-            limits["max-steps"] = step + _MORE_STEPS
         often = {"checkpoint-every-steps": step, "log-every-steps": 1}
         flags = [f"--train.{name}={value}" for name, value in (limits | often).items()]
-        # With other limits, the copies would fit these settings again.
-        fitted = fitting_values(frozen_config(self.run) or Config(), ())
-        flags += [f"{flag_of(key)}={value}" for key, value in fitted.items()]
         said = self.place / "stderr"
-        arguments = [*self.command, "train", "--out", str(copy), *flags]
+        arguments = [*self.command, "train", "--out", str(copy), *self.flags, *flags]
         with hold_back_signals() as stop, said.open("wb") as stream:
             child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
             try:
@@ -147,22 +146,14 @@ class _Children:
             time.sleep(_POLL_SECONDS)
 
 
-def _limit_of_schedule(run: Path) -> int:
-    """The last step of the run's learning-rate schedule, or 0 if the schedule has no end."""
-    config = frozen_config(run)
-    return config.train.max_steps if config and config.train.schedule in ("linear", "cosine") else 0
-
-
 def _newest_intact(run: RunFolder, below: float = math.inf) -> int:
     problem = "it has no checkpoint. Train it for a while first."
     if run.steps() and below < math.inf:
         problem = f"it has no checkpoint before step {below:.0f}, which the length of its schedule requires."
     for step in reversed([step for step in run.steps() if step < below]):
-        try:
-            verify_folder(run.step_folder(step))
+        if (damage := run.damage(step)) is None:
             return step
-        except ModelError as error:
-            problem = str(error)
+        problem = str(damage)
     raise CheckpointError(f"{run.path} cannot be continued: {problem}")
 
 

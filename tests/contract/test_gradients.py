@@ -17,7 +17,7 @@ from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import PAD_ID
 from dragoman.training.step.gradients import Gradients, losses, num_threads, shares
-from dragoman.training.step.loss import LossOptions, smoothed_cross_entropy
+from dragoman.training.step.loss import smoothed_cross_entropy
 
 VOCAB_SIZE = 90
 MODEL = ModelSettings(
@@ -191,9 +191,8 @@ def test_other_devices_use_one_thread_and_cpus_at_most_four_by_default(monkeypat
 
 def test_losses_count_no_padding() -> None:
     model, batch = _model().eval(), _batches(10, 10**6)[0]
-    smoothed = LossOptions(label_smoothing=0.1)
-    together = torch.stack(losses(model, batch, smoothed))
-    apart = sum(torch.stack(losses(model, batch.part(row, row + 1), smoothed)) for row in range(len(batch.src_lengths)))
+    together = torch.stack(losses(model, batch, 0.1))
+    apart = sum(torch.stack(losses(model, batch.part(row, row + 1), 0.1)) for row in range(len(batch.src_lengths)))
     torch.testing.assert_close(together, apart, rtol=1e-5, atol=1e-4)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dragoman.data.batch import Batch
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan
+from dragoman.data.stream import BatchStream, Position, StepBatches, StepPlan
 
 lengths = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=1, max_size=60)
 
@@ -76,7 +76,7 @@ def test_the_ranks_together_compute_the_same_steps(
     pairs = numbered(sizes)
     alone = take(BatchStream(pairs, StepPlan(batch_tokens, 20, seed)), 4)
     streams = [
-        BatchStream(pairs, StepPlan(batch_tokens, 20, seed), delivery=Delivery(rank=rank, world_size=world_size))
+        BatchStream(pairs, StepPlan(batch_tokens, 20, seed, rank=rank, world_size=world_size))
         for rank in range(world_size)
     ]
     ranks = [take(stream, 4) for stream in streams]

@@ -19,23 +19,18 @@ from dragoman.bundle.folder import manifest_facts, mean_weights
 from dragoman.bundle.weights import WEIGHTS, read_weights, write_tensors
 from dragoman.config import TrainSettings, dump_config
 from dragoman.errors import CheckpointError, ModelError
-from dragoman.files import (
-    disk_errors,
-    remove_folder,
-    require_free_space,
-    verify_folder,
-    write_folder,
-)
+from dragoman.files import disk_errors, remove_folder, require_free_space, verify_folder, write_folder
+from dragoman.model.shapes import Shapes
 from dragoman.model.transformer import Transformer
+from dragoman.training.distributed import spread
 from dragoman.training.run.run_folder import RunFolder, TrainState, ValidationRecord
 from dragoman.training.step.optimizer import EMA, restore_optimizer
-from dragoman.training.step.sharding import spread
 
 OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 
 
-def save_checkpoint(run: RunFolder, trained: Model, moments: dict[str, torch.Tensor], state: TrainState) -> None:
+def save_checkpoint(run: RunFolder, model: Model, moments: dict[str, torch.Tensor], state: TrainState) -> None:
     """Write a checkpoint and update the pointers `best` and `last`.
 
     The checkpoint is written under a temporary name and then renamed, so it is complete or missing.
@@ -44,7 +39,7 @@ def save_checkpoint(run: RunFolder, trained: Model, moments: dict[str, torch.Ten
     ----------
     run : RunFolder
         The folder of the run.
-    trained : Model
+    model : Model
         The model with everything that belongs into a model folder.
     moments : dict of str to Tensor
         The state of the optimizer by name, from `optimizer_tensors`.
@@ -58,16 +53,16 @@ def save_checkpoint(run: RunFolder, trained: Model, moments: dict[str, torch.Ten
     """
     with disk_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-    parameter_bytes = 4 * sum(parameter.numel() for parameter in trained.transformer.parameters())
+    parameter_bytes = 4 * sum(parameter.numel() for parameter in model.transformer.parameters())
     moment_bytes = sum(tensor.nbytes for tensor in moments.values())
     require_free_space(run.checkpoints, parameter_bytes + moment_bytes + (8 << 20))
     facts = {
         "step": state.step,
         "data_position": {"epoch": state.epoch, "step": state.step_in_epoch},
-        "config_sha256": hashlib.sha256(dump_config(trained.config).encode()).hexdigest(),
+        "config_sha256": hashlib.sha256(dump_config(model.config).encode()).hexdigest(),
     }
     with write_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
-        trained.write_files(folder)
+        model.write_files(folder)
         write_tensors({name: tensor.cpu().numpy() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point_to(state)
@@ -80,11 +75,11 @@ def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.
     Raises ModelError with the name of the damaged file.
     """
     verify_folder(folder)
-    weights = load_weights(folder, model)
+    weights = read_weights(folder / WEIGHTS, _shapes_of(model))
     try:
         state = TrainState.from_json((folder / _STATE).read_text(encoding="utf-8"))
         tensors = load_file(folder / OPTIMIZER)
-        set_weights(model, weights)
+        set_weights(model, {name: torch.from_numpy(array) for name, array in weights.items()})
         restore_optimizer(model, optimizer, tensors)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ModelError(f"{folder} is not a checkpoint that this version can continue: {error}.") from None
@@ -114,20 +109,10 @@ def restore_latest(
 
 def _without_lost_best(run: RunFolder, state: TrainState) -> list[str]:
     notes: list[str] = []
-    while (best := state.best) is not None:
-        try:
-            verify_folder(run.step_folder(best.step))
-            break
-        except ModelError as error:
-            notes = notes or [f"Checkpoint {run.step_folder(best.step).name} was the best and is lost: {error}"]
-            state.validations.remove(best)
+    while (best := state.best) is not None and (damage := run.damage(best.step)):
+        notes = notes or [f"Checkpoint {run.step_folder(best.step).name} was the best and is lost: {damage}"]
+        state.validations.remove(best)
     return notes
-
-
-def load_weights(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
-    """The weights of a model folder. Raises ModelError unless their names and shapes are those of `model`."""
-    arrays = read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def set_weights(model: Transformer, weights: dict[str, torch.Tensor]) -> None:
@@ -156,9 +141,11 @@ class Mean:
     ema_decay: float = 0.0
 
     def weights(self, run: RunFolder, model: Transformer) -> dict[str, torch.Tensor]:
-        """The tensors by name, float32. Raises ModelError that names a damaged file."""
+        """The tensors by name, float32. Raises ModelError that names a damaged file, or one of another model."""
         folders = [run.step_folder(step) for step in self.steps]
-        return running_mean(folders[0], model) if self.ema_decay else averaged_weights(folders, model)
+        if self.ema_decay:
+            return _running_mean(folders[0], model)
+        return {name: torch.from_numpy(array) for name, array in mean_weights(folders, _shapes_of(model)).items()}
 
 
 def means_of(kept: Collection[int], state: TrainState, settings: TrainSettings) -> list[Mean]:
@@ -180,13 +167,11 @@ def best_steps(validations: Sequence[ValidationRecord], count: int) -> Collectio
     return [record.step for record in ordered[:count]]
 
 
-def averaged_weights(folders: Sequence[Path], model: Transformer) -> dict[str, torch.Tensor]:
-    """The mean of each tensor over the given checkpoints. Raises ModelError unless they fit `model`."""
-    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    return {name: torch.from_numpy(array) for name, array in mean_weights(folders, shapes).items()}
+def _shapes_of(model: Transformer) -> Shapes:
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-def running_mean(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
+def _running_mean(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
     """The running mean of the weights in a checkpoint. Raises ModelError if the checkpoint has none."""
     verify_folder(folder)
     try:

@@ -21,7 +21,7 @@ from dragoman.config.loading import flag_of, read_toml
 from dragoman.data.store import IDENTITY, PairStore, read_identity
 from dragoman.errors import CheckpointError, ConfigError, DataError, ModelError
 from dragoman.files import TEMPORARY_PREFIX, sha256_of, verify_file, write_file
-from dragoman.training.run.run_folder import LOCK
+from dragoman.training.run.run_folder import LOCK, RunFolder
 
 _CONFIG = "config.toml"
 # The files that a run without a checkpoint may leave behind.
@@ -76,15 +76,13 @@ def frozen_config(folder: Path) -> Config | None:
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise CheckpointError(f"{path} is a file, but a run is a folder. Name a folder.")
-    has_started = (folder / "averaged").exists() or any((folder / "checkpoints").glob("step_*"))
+    run = RunFolder(folder)
+    has_started = run.averaged.exists() or run.steps()
     return _written_config(folder) if has_started else None
 
 
-def check_frozen(folder: Path, config: Config) -> frozenset[str]:
-    """The keys of the settings that differ from those of the run. A new run has no differences.
-
-    Raises CheckpointError for the first setting that may not change, and for a folder that is not a run.
-    """
+def check_frozen(folder: Path, config: Config) -> None:
+    """Raise CheckpointError for the first setting that may not change, and for a folder that is not a run."""
     before = frozen_config(folder)
     if before is None:
         names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -94,11 +92,10 @@ def check_frozen(folder: Path, config: Config) -> frozenset[str]:
                 f"{folder} holds {min(others)}, and no run of dragoman. Choose another --out, or an empty folder."
             )
         _written_config(folder)
-        return frozenset()
+        return
     _check_unedited(folder, before)
-    changed = _differences(_with_absolute_paths(before), _with_absolute_paths(config))
     known = (folder / "data" / IDENTITY).exists()  # it has the digests of the files, so their names may change
-    for key, old, new in changed:
+    for key, old, new in _differences(_with_absolute_paths(before), _with_absolute_paths(config)):
         if key in CORPUS_KEYS and old and new and known:
             continue
         if not _is_free(key, before):
@@ -106,7 +103,6 @@ def check_frozen(folder: Path, config: Config) -> frozenset[str]:
                 f"{folder} is a run with `{key}` = {old!r}, but now it is {new!r}. Use the same settings to continue "
                 "it, or choose another --out."
             )
-    return frozenset(key for key, _, _ in changed)
 
 
 def freeze_config(folder: Path, config: Config) -> None:
@@ -117,8 +113,8 @@ def freeze_config(folder: Path, config: Config) -> None:
 
 def absolute_paths(data: DataSettings) -> DataSettings:
     """The settings with absolute paths of the corpora and environment variables replaced."""
-    given = {name: getattr(data, name) for name in CORPUS_FILES}
-    return replace(data, **{name: os.path.abspath(os.path.expandvars(path)) for name, path in given.items() if path})
+    paths = {name: path for name in CORPUS_FILES if (path := getattr(data, name))}
+    return replace(data, **{name: os.path.abspath(os.path.expandvars(path)) for name, path in paths.items()})
 
 
 def shared_paths(folder: Path, data: DataSettings) -> DataSettings:
@@ -164,11 +160,11 @@ def check_resumable(folder: Path) -> None:
 
 def _check_unedited(folder: Path, config: Config) -> None:
     """Raise CheckpointError if `config` differs from that of the newest checkpoint in a setting that may not change."""
-    for checkpoint, trained in _of_checkpoints(folder):
-        refits = any(getattr(trained.train, name) != getattr(config.train, name) for name in _LIMITS)
-        fitted = _REFITTED | ({"train.learning_rate"} if trained.train.schedule == "noam" else set())
-        for key, old, new in _differences(trained, config):
-            if key not in CORPUS_KEYS and not _is_free(key, trained) and not (refits and key in fitted):
+    for checkpoint, saved in _of_checkpoints(folder):
+        refits = any(getattr(saved.train, name) != getattr(config.train, name) for name in _LIMITS)
+        fitted = _REFITTED | ({"train.learning_rate"} if saved.train.schedule == "noam" else set())
+        for key, old, new in _differences(saved, config):
+            if key not in CORPUS_KEYS and not _is_free(key, saved) and not (refits and key in fitted):
                 raise CheckpointError(
                     f"{folder / _CONFIG} was edited: `{key}` is {new!r} there, but the run was trained with {old!r} "
                     f"({checkpoint / _CONFIG}). Set it back to {old!r}, or train with {new!r} in another --out."
@@ -178,8 +174,8 @@ def _check_unedited(folder: Path, config: Config) -> None:
 
 def _of_checkpoints(folder: Path) -> Iterator[tuple[Path, Config]]:
     """The intact checkpoints of a run, newest first, with their configurations."""
-    found = (folder / "checkpoints").glob("step_*")
-    for checkpoint in sorted(found, key=lambda path: (len(path.name), path.name), reverse=True):
+    run = RunFolder(folder)
+    for checkpoint in map(run.step_folder, reversed(run.steps())):
         try:
             verify_file(checkpoint, _CONFIG)
         except ModelError:

@@ -166,16 +166,13 @@ class RunFolder:
         for folder in (self.path, self.checkpoints):
             remove_leftovers(folder)
 
-    def whole_steps(self, steps: Collection[int]) -> tuple[list[int], list[str]]:
-        """The steps whose checkpoint is intact, and one line about each damaged one."""
-        whole, notes = [], []
-        for step in steps:
-            try:
-                verify_folder(self.step_folder(step))
-                whole.append(step)
-            except ModelError as error:
-                notes.append(f"Checkpoint {self.step_folder(step).name} is not averaged: {error}")
-        return whole, notes
+    def damage(self, step: int) -> ModelError | None:
+        """What is wrong with the checkpoint of a step, or None if it is intact."""
+        try:
+            verify_folder(self.step_folder(step))
+        except ModelError as error:
+            return error
+        return None
 
     def remove_all_but(self, steps: Collection[int]) -> None:
         """Delete the checkpoints of all other steps."""

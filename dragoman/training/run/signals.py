@@ -3,14 +3,14 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
 from dragoman.interrupts import interrupts
 
 _TERMINATING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))  # Windows has no SIGHUP
-_KILLING = (signal.SIGINT, signal.SIGTERM)  # caught even if they are ignored
+_KILLING = {signal.SIGINT, signal.SIGTERM}  # caught even if they are ignored
 
 
 class Interrupted(Exception):
@@ -26,26 +26,27 @@ class Interrupted(Exception):
         return 128 + self.signal_number
 
 
+def _handle(
+    stack: contextlib.ExitStack, numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
+) -> None:
+    """Handle signals until the stack is closed. Outside the main thread, where Python cannot, nothing is handled."""
+    for number in numbers if threading.current_thread() is threading.main_thread() else ():
+        stack.callback(signal.signal, number, signal.signal(number, handler))
+
+
 @contextlib.contextmanager
 def clean_up_when_terminated() -> Iterator[None]:
     """Inside the block, SIGTERM and SIGHUP raise SystemExit, so that `with` and `finally` clean up.
 
     Does nothing outside the main thread, nor for a signal that is ignored or handled by other code.
     """
-    free = []
-    if threading.current_thread() is threading.main_thread():
-        free = [number for number in _TERMINATING if signal.getsignal(number) == signal.SIG_DFL]
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    for number in free:
-        signal.signal(number, leave)
-    try:
+    with contextlib.ExitStack() as stack:
+        _handle(stack, [number for number in _TERMINATING if signal.getsignal(number) == signal.SIG_DFL], leave)
         yield
-    finally:
-        for number in free:
-            signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass(slots=True)
@@ -76,22 +77,13 @@ def catch_signals(leaves: bool = True) -> Iterator[StopRequest]:
     noted. With `leaves`, a second SIGINT ends the command at once, which an exception might not do.
     """
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_TERMINATING)}
-    before = {number: found for number, found in before.items() if number in _KILLING or found != signal.SIG_IGN}
 
     def note(number: int, frame: FrameType | None) -> None:
         request.signal_number = number
         interrupts.noted = leaves
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        stack.close()
 
-    for number in before:
-        signal.signal(number, note)
-    try:
+    caught = {number for number in _TERMINATING if signal.getsignal(number) != signal.SIG_IGN}
+    with contextlib.ExitStack() as stack:
+        _handle(stack, caught | _KILLING, note)
         yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -89,17 +89,24 @@ class WatchdogState:
             self.not_finite_in_a_row += 1
             what = "loss" if not abs(loss) < float("inf") else "gradient"
             if self.not_finite_in_a_row < _IN_A_ROW:
-                return Verdict.SKIP, _not_finite(step, what, self.not_finite)
+                return Verdict.SKIP, RunWarning(
+                    "not finite",
+                    f"Step {step} is skipped: its {what} is not finite ({self.not_finite} so far). If this happens "
+                    "again, lower `train.learning_rate`; in bfloat16, set `train.precision` to float32.",
+                )
             self.not_finite_in_a_row = 0
-            if self.rate_factor < 1:
-                return Verdict.STOP, None
-            return Verdict.GO_BACK, None
+            return Verdict.STOP if self.rate_factor < 1 else Verdict.GO_BACK, None
         self.not_finite_in_a_row = 0
         usual = median(self.norms) if len(self.norms) >= _LEAST_NORMS else float("inf")
         self.norms = [*self.norms[1 - _NORMS :], norm]
         if norm > _SPIKE * usual:
             self.spikes += 1
-            return Verdict.SKIP, _spike(step, norm / usual, self.spikes)
+            return Verdict.SKIP, RunWarning(
+                "gradient spike",
+                f"Step {step} is skipped: its gradient is {norm / usual:,.0f} times as large as usual ({self.spikes} "
+                "so far). A few such batches do no harm. If there are many, look for bad pairs in the data, or lower "
+                "`train.learning_rate`.",
+            )
         last = loss if self.train_loss is None else self.train_loss
         self.train_loss = _SMOOTHING * last + (1 - _SMOOTHING) * loss
         return Verdict.APPLY, None
@@ -128,22 +135,6 @@ class WatchdogState:
         new = [finding for finding in found if finding is not None and finding.name not in self.said]
         self.said += [finding.name for finding in new]
         return new
-
-
-def _not_finite(step: int, what: str, count: int) -> RunWarning:
-    return RunWarning(
-        "not finite",
-        f"Step {step} is skipped: its {what} is not finite ({count} so far). If this happens again, lower "
-        "`train.learning_rate`; in bfloat16, set `train.precision` to float32.",
-    )
-
-
-def _spike(step: int, times: float, count: int) -> RunWarning:
-    return RunWarning(
-        "gradient spike",
-        f"Step {step} is skipped: its gradient is {times:,.0f} times as large as usual ({count} so far). A few "
-        "such batches do no harm. If there are many, look for bad pairs in the data, or lower `train.learning_rate`.",
-    )
 
 
 def _ignores_source(latest: Sequence[ValidationLosses]) -> RunWarning | None:

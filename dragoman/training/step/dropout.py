@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from dragoman.kernels.compiling import can_compile
 from dragoman.training.step.fused import NO_DROPOUT, DropoutBits, random_words
 
 _NUM_VALUES = 1 << 16
@@ -25,13 +24,13 @@ _ONE = 0x3F80  # the bits of 1 in bfloat16, as an integer
 
 
 class Randomness:
-    """The source of random numbers for dropout on a CPU: torch's default generator until `seed` is called.
+    """The source of random numbers for dropout on a CPU.
 
     Every training thread has one, so that its numbers do not depend on the other threads.
     """
 
     def __init__(self) -> None:
-        self._generator: np.random.SFC64 | None = None
+        self.seed(0)
         self._rows: tuple[int, int, int] | None = None
 
     def seed(self, *numbers: int) -> None:
@@ -44,32 +43,25 @@ class Randomness:
 
         Afterwards the generator returns to its state before the block, unless these were the last rows.
         """
-        before = None if self._generator is None else self._generator.state
+        before = self._generator.state
         self._rows = (start, stop, total)
         try:
             yield
         finally:
             self._rows = None
-            if self._generator is not None and before is not None and stop < total:
+            if stop < total:
                 self._generator.state = before
 
     def sample_bits(self, *shape: int) -> Tensor:
         """Uniform int16 numbers. The first dimension of `shape` is the rows of a batch, or of several copies of it."""
         if self._rows is None:
-            return self._sample_words(math.prod(shape)).view(shape)
+            return self._sample_numbers(math.prod(shape)).view(shape)
         start, stop, total = self._rows
         whole = torch.Size((shape[0] // (stop - start), total, *shape[1:]))
-        return self._sample_words(whole.numel()).view(whole)[:, start:stop].reshape(shape)
+        return self._sample_numbers(whole.numel()).view(whole)[:, start:stop].reshape(shape)
 
-    def _sample_words(self, count: int) -> Tensor:
-        words = (count + 3) // 4
-        if self._generator is None:
-            sampled = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
-        elif can_compile():
-            sampled = random_words(self._generator, words)
-        else:
-            sampled = torch.from_numpy(self._generator.random_raw(words).view(np.int64))
-        return sampled.view(torch.int16)[:count]
+    def _sample_numbers(self, count: int) -> Tensor:
+        return random_words(self._generator, (count + 3) // 4).view(torch.int16)[:count]
 
 
 class Dropout(nn.Dropout):

@@ -46,7 +46,7 @@ class DropoutBits:
     @property
     def arguments(self) -> tuple[int, int, float]:
         """Arguments of the compiled functions: the address of the bits, `first_kept` and `scale`."""
-        return _address(self.bits) if self.drops else 0, self.first_kept, self.scale
+        return self.bits.data_ptr() if self.drops else 0, self.first_kept, self.scale
 
 
 NO_DROPOUT = DropoutBits(torch.empty(0, dtype=torch.int16))
@@ -76,50 +76,7 @@ def _allows_first_keys(mask: Bool[Tensor, "..."] | None) -> bool:
 
 def add_dropout(hidden: Float[Tensor, "*shape"], output: Float[Tensor, "*shape"], dropout: DropoutBits) -> Tensor:
     """hidden + dropout(output)."""
-    if not dropout.drops:
-        return hidden + output
-    total: Tensor = _AddDropout.apply(hidden, output, dropout)  # type: ignore[no-untyped-call]
-    return total
-
-
-def layer_norm(rows: Float[Tensor, "*rows D"], gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
-    """Layer norm over the last dimension (Ba et al. 2016)."""
-    normed: Tensor = _LayerNorm.apply(rows, gain, bias, epsilon)  # type: ignore[no-untyped-call]
-    return normed
-
-
-def relu_dropout(values: Float[Tensor, "*shape"], dropout: DropoutBits) -> Tensor:
-    """dropout(max(values, 0))."""
-    out: Tensor = _ReluDropout.apply(values, dropout)  # type: ignore[no-untyped-call]
-    return out
-
-
-def embed(
-    weight: Float[Tensor, "V D"],
-    ids: Int64[Tensor, "B T"],
-    positions: Float[Tensor, "T D"],
-    dropout: DropoutBits,
-    dtype: torch.dtype,
-    sums: Float[Tensor, "V D"] | None = None,
-) -> Float[Tensor, "B T D"]:
-    """dropout(sqrt(D) * weight[ids] + positions) in `dtype`. The positions get no gradient.
-
-    The gradient of the weight is added to `sums` (float32) if it is given. Raises IndexError for an id without a row.
-    """
-    out: Tensor = _Embed.apply(weight, ids, positions, dropout, dtype, sums)  # type: ignore[no-untyped-call]
-    return out
-
-
-def attention(
-    queries: Float[Tensor, "B T projected"],
-    packed: Float[Tensor, "B S KV"] | None,
-    mask: Bool[Tensor, "..."] | None,
-    num_heads: int,
-    dropout: DropoutBits,
-) -> Float[Tensor, "B T D"]:
-    """Attention to keys and values side by side in `packed`, or beside the queries if `packed` is None."""
-    out: Tensor = _Attend.apply(queries, packed, mask, num_heads, dropout)  # type: ignore[no-untyped-call]
-    return out
+    return _AddDropout.compute(hidden, output, dropout) if dropout.drops else hidden + output
 
 
 def linear(
@@ -129,7 +86,7 @@ def linear(
     count = hidden.numel() // hidden.size(-1)
     missing = missing_rows(count, hidden)
     if count and active(hidden):
-        return _Linear.apply(hidden, weight, bias, count + missing)  # type: ignore[no-any-return, no-untyped-call]
+        return _Linear.compute(hidden, weight, bias, count + missing)
     if not missing:
         return functional.linear(hidden, weight, bias)
     padded = functional.pad(hidden.reshape(count, -1), (0, 0, 0, missing))
@@ -149,24 +106,35 @@ def missing_rows(count: int, like: Tensor) -> int:
 def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, " M"]:
     """Compute 2 ** rows in place, for numbers below 128. Returns the sum of each row, float32."""
     totals = torch.empty(rows.size(0))
-    _kernels().exponentiate_rows(_element_type(rows), *rows.shape, _address(rows), _address(totals))
+    _call(_kernels().exponentiate_rows, rows, *rows.shape, rows, totals)
     return totals
 
 
 def random_words(generator: np.random.SFC64, count: int) -> Int64[Tensor, " {count}"]:
-    """The same words as `generator.random_raw(count)`, without holding Python's lock."""
+    """`generator.random_raw(count)`: on compiled functions, without holding Python's lock."""
+    if not can_compile():
+        return torch.from_numpy(generator.random_raw(count).view(np.int64))
     words, state = torch.empty(count, dtype=torch.int64), generator.state
-    _kernels().fill_random(state["state"]["state"], count, _address(words))
+    _kernels().fill_random(state["state"]["state"], count, words.data_ptr())
     generator.state = state
     return words
 
 
 def accumulate(sums: Float[Tensor, "*shape"], values: Float[Tensor, "*shape"]) -> None:
     """sums += values, where the sums are float32."""
-    _kernels().add_values(_element_type(values), values.numel(), _address(sums), _address(values))
+    _call(_kernels().add_values, values, values.numel(), sums, values)
 
 
-class _Linear(torch.autograd.Function):
+class _Operation(torch.autograd.Function):
+    """An operation with a gradient of its own."""
+
+    @classmethod
+    def compute(cls, *inputs: Any) -> Tensor:
+        """The output for the inputs of `forward`."""
+        return cls.apply(*inputs)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Linear(_Operation):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
         hidden = hidden.contiguous()
@@ -184,7 +152,7 @@ class _Linear(torch.autograd.Function):
         bias_grad = weight.new_empty(weight.size(0)) if ctx.has_bias and wanted[2] else None
         if bias_grad is not None:
             sums = np.zeros(weight.size(0), np.float32)
-            _kernels().add_rows(_element_type(grad), *grad.shape, _address(grad), sums, _address(bias_grad))
+            _call(_kernels().add_rows, grad, *grad.shape, grad, sums, bias_grad)
         hidden_grad = _cut_rows(grad @ weight, upstream.shape) if wanted[0] else None
         weight_grad = grad.t() @ padded if wanted[1] else None
         return hidden_grad, weight_grad, bias_grad, None
@@ -197,27 +165,25 @@ def _pad(hidden: Tensor, rows: int) -> Tensor:
     if count == rows:
         return hidden.view(rows, width)
     padded = hidden.new_empty(rows, width)
-    _kernels().pad_rows(_element_type(hidden), count, width, _address(hidden), rows, _address(padded))
+    _call(_kernels().pad_rows, hidden, count, width, hidden, rows, padded)
     return padded
 
 
 def _cut_rows(rows: Tensor, shape: torch.Size) -> Tensor:
     """The first rows, in `shape` except for its last dimension."""
-    sizes, steps = [*shape[:-1], rows.size(1)], [1]
-    for size in reversed(sizes[1:]):
-        steps.insert(0, steps[0] * size)
-    return rows.as_strided(sizes, steps)
+    return rows[: shape[:-1].numel()].view(*shape[:-1], rows.size(1))
 
 
-class _AddDropout(torch.autograd.Function):
+class _AddDropout(_Operation):
+    """hidden + dropout(output)."""
+
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, output: Tensor, dropout: DropoutBits) -> Tensor:
         hidden, output = hidden.contiguous(), output.to(hidden.dtype).contiguous()
         ctx.save_for_backward(dropout.bits)
         ctx.rest = dropout.first_kept, dropout.scale
         total = torch.empty_like(hidden)
-        arrays = _address(hidden), _address(output), *dropout.arguments, _address(total)
-        _kernels().add_kept(_element_type(hidden), hidden.numel(), *arrays)
+        _call(_kernels().add_kept, hidden, hidden.numel(), hidden, output, *dropout.arguments, total)
         return total
 
     @staticmethod
@@ -225,20 +191,19 @@ class _AddDropout(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         dropout, grad = DropoutBits(*ctx.saved_tensors, *ctx.rest), grads[0].contiguous()
         output_grad = torch.empty_like(grad)
-        _kernels().scale_kept(
-            _element_type(grad), grad.numel(), _address(grad), *dropout.arguments, _address(output_grad)
-        )
+        _call(_kernels().scale_kept, grad, grad.numel(), grad, *dropout.arguments, output_grad)
         return grad, output_grad, None
 
 
-class _LayerNorm(torch.autograd.Function):
+class _LayerNorm(_Operation):
+    """Layer norm over the last dimension (Ba et al. 2016)."""
+
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
+    def forward(ctx: Any, rows: Float[Tensor, "*rows D"], gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
         rows, width = rows.contiguous(), rows.size(-1)
         count = rows.numel() // width
-        normed, statistics = torch.empty_like(rows), torch.empty(2 * count)
-        arrays = _address(rows), _address(gain), _address(bias), epsilon, _address(normed), *_halves(statistics)
-        _kernels().normalize_rows(_element_type(rows), count, width, *arrays)
+        normed, statistics = torch.empty_like(rows), torch.empty(2, count)
+        _call(_kernels().normalize_rows, rows, count, width, rows, gain, bias, epsilon, normed, *statistics)
         ctx.save_for_backward(rows, gain, statistics)
         return normed
 
@@ -247,27 +212,22 @@ class _LayerNorm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         rows, gain, statistics = ctx.saved_tensors
         grad, width = grads[0].contiguous(), rows.size(-1)
-        row_grads, gain_grad, bias_grad = torch.empty_like(rows), torch.empty_like(gain), torch.empty_like(gain)
-        arrays = _address(grad), _address(rows), _address(gain), *_halves(statistics), _address(row_grads)
-        sums = np.zeros((2, width), np.float32)
-        outputs = _address(gain_grad), _address(bias_grad)
-        _kernels().normalize_rows_backward(_element_type(rows), rows.numel() // width, width, *arrays, sums, *outputs)
-        return row_grads, gain_grad, bias_grad, None
+        found = torch.empty_like(rows), torch.empty_like(gain), torch.empty_like(gain)
+        row_grads, gain_grad, bias_grad = found
+        inputs, sums = (grad, rows, gain, *statistics), np.zeros((2, width), np.float32)
+        shape = rows.numel() // width, width
+        _call(_kernels().normalize_rows_backward, rows, *shape, *inputs, row_grads, sums, gain_grad, bias_grad)
+        return *found, None
 
 
-def _halves(numbers: Tensor) -> tuple[int, int]:
-    """The addresses of the two halves of a float32 tensor."""
-    return _address(numbers), _address(numbers) + 2 * numbers.numel()
+class _ReluDropout(_Operation):
+    """dropout(max(values, 0))."""
 
-
-class _ReluDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, dropout: DropoutBits) -> Tensor:
         values = values.contiguous()
         out = torch.empty_like(values)
-        _kernels().rectify_values(
-            _element_type(values), values.numel(), _address(values), *dropout.arguments, _address(out)
-        )
+        _call(_kernels().rectify_values, values, values.numel(), values, *dropout.arguments, out)
         ctx.save_for_backward(out)
         ctx.scale = dropout.scale
         return out
@@ -277,125 +237,110 @@ class _ReluDropout(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
         grad, input_grad = grads[0].contiguous(), torch.empty_like(out)
-        _kernels().rectify_values_backward(
-            _element_type(out), out.numel(), _address(grad), _address(out), ctx.scale, _address(input_grad)
-        )
+        _call(_kernels().rectify_values_backward, out, out.numel(), grad, out, ctx.scale, input_grad)
         return input_grad, None
 
 
-class _Embed(torch.autograd.Function):
+class _Embed(_Operation):
+    """dropout(sqrt(D) * weight[ids] + positions) in `dtype`. The positions get no gradient.
+
+    The gradient of the weight is added to `sums` (float32) if it is given. Raises IndexError for an id without a row.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
-        weight: Tensor,
-        ids: Tensor,
-        positions: Tensor,
+        weight: Float[Tensor, "V D"],
+        ids: Int64[Tensor, "B T"],
+        positions: Float[Tensor, "T D"],
         dropout: DropoutBits,
         dtype: torch.dtype,
-        sums: Tensor | None,
-    ) -> Tensor:
+        sums: Float[Tensor, "V D"] | None,
+    ) -> Float[Tensor, "B T D"]:
         weight, ids, positions = weight.contiguous(), ids.contiguous(), positions.contiguous()
         out = weight.new_empty((*ids.shape, weight.size(1)), dtype=dtype)
         factor = math.sqrt(weight.size(1))
-        arrays = _address(weight), factor, _address(positions), *dropout.arguments, _address(out)
-        if not _kernels().embed_ids(_element_type(out), *ids.shape, _address(ids), *weight.shape, *arrays):
+        inputs = *ids.shape, ids, *weight.shape, weight, factor, positions, *dropout.arguments
+        if not _call(_kernels().embed_ids, out, *inputs, out):
             raise IndexError(f"ids from {int(ids.min())} to {int(ids.max())} do not fit {len(weight)} embeddings")
         ctx.save_for_backward(ids, dropout.bits)
-        ctx.rest, ctx.sums = (dropout.first_kept, dropout.scale, factor, weight.shape), sums
+        ctx.rest, ctx.factor, ctx.shape, ctx.sums = (dropout.first_kept, dropout.scale), factor, weight.shape, sums
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, bits = ctx.saved_tensors
-        first_kept, scale, factor, shape = ctx.rest
-        grad, table_grad = grads[0].contiguous(), torch.zeros(shape) if ctx.sums is None else ctx.sums
-        arrays = _address(grad), factor, *DropoutBits(bits, first_kept, scale).arguments, _address(table_grad)
-        _kernels().embed_ids_backward(_element_type(grad), ids.numel(), _address(ids), *shape, *arrays)
+        grad, table_grad = grads[0].contiguous(), torch.zeros(ctx.shape) if ctx.sums is None else ctx.sums
+        inputs = ids.numel(), ids, *ctx.shape, grad, ctx.factor, *DropoutBits(bits, *ctx.rest).arguments
+        _call(_kernels().embed_ids_backward, grad, *inputs, table_grad)
         return (table_grad if ctx.sums is None else None), *[None] * 5
 
 
-class _Attend(torch.autograd.Function):
+class _Attend(_Operation):
+    """Attention to keys and values side by side in `packed`, or beside the queries if `packed` is None."""
+
     @staticmethod
     def forward(
-        ctx: Any, queries: Tensor, packed: Tensor | None, mask: Tensor | None, num_heads: int, dropout: DropoutBits
-    ) -> Tensor:
+        ctx: Any,
+        queries: Float[Tensor, "B T projected"],
+        packed: Float[Tensor, "B S KV"] | None,
+        mask: Bool[Tensor, "..."] | None,
+        num_heads: int,
+        dropout: DropoutBits,
+    ) -> Float[Tensor, "B T D"]:
         queries = queries.contiguous()
         packed, mask = (None if each is None else each.contiguous() for each in (packed, mask))
         sources = queries if packed is None else packed
         rows, length, width = queries.shape
         width = width // 3 if packed is None else width
-        buffers = _AttentionBuffers(length, sources.size(1), width // num_heads // VECTOR_WIDTH)
-        weights = torch.empty(rows, num_heads, length, *buffers.shape_of_scores[1:])
+        shape = rows, num_heads, length, sources.size(1), width // num_heads // VECTOR_WIDTH
+        query, key, turned, scores = _shapes_of_buffers(*shape[2:])
+        weights = torch.empty(rows, num_heads, length, *scores[1:])
         out = queries.new_empty(rows, length, width)
-        shape = rows, num_heads, length, sources.size(1), buffers.chunks
-        inputs = _address(queries), _address(sources), packed is None, *_mask_strides(mask), *dropout.arguments
-        working = buffers.query(), buffers.key(), buffers.turned(), buffers.scores(), buffers.query()
-        _kernels().attention_forward(_element_type(queries), shape, *inputs, *working, _address(weights), _address(out))
+        inputs = queries, sources, packed is None, *_mask_strides(mask), *dropout.arguments
+        working = [np.zeros(each, np.float32) for each in (query, key, turned, scores, query)]
+        _call(_kernels().attention_forward, queries, shape, *inputs, *working, weights, out)
         ctx.save_for_backward(queries, packed, weights, dropout.bits)
-        ctx.rest = shape, buffers, dropout.first_kept, dropout.scale
+        ctx.shape, ctx.rest = shape, (dropout.first_kept, dropout.scale)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         queries, packed, weights, bits = ctx.saved_tensors
-        shape, buffers, first_kept, scale = ctx.rest
         sources, grad = queries if packed is None else packed, grads[0].contiguous()
         query_grads = torch.empty_like(queries)
         source_grads = query_grads if packed is None else torch.empty_like(packed)
-        place = DropoutBits(bits, first_kept, scale).arguments
-        inputs = _address(grad), _address(queries), _address(sources), packed is None, *place, _address(weights)
-        working = (
-            buffers.query(),
-            buffers.key(),
-            buffers.turned(),
-            buffers.scores(),
-            buffers.scores(),
-            buffers.query(),
-            buffers.key(),
-        )
-        _kernels().attention_backward(
-            _element_type(queries), shape, *inputs, *working, _address(query_grads), _address(source_grads)
-        )
+        inputs = grad, queries, sources, packed is None, *DropoutBits(bits, *ctx.rest).arguments, weights
+        query, key, turned, scores = _shapes_of_buffers(*ctx.shape[2:])
+        working = [np.zeros(each, np.float32) for each in (query, key, turned, scores, scores, query, key)]
+        _call(_kernels().attention_backward, queries, ctx.shape, *inputs, *working, query_grads, source_grads)
         return query_grads, None if packed is None else source_grads, None, None, None
 
 
-def _mask_strides(mask: Tensor | None) -> tuple[int, tuple[int, int]]:
-    """The address of a mask, and its strides to the next sentence and the next query. A stride of 0 means: the same."""
+layer_norm = _LayerNorm.compute
+relu_dropout = _ReluDropout.compute
+embed = _Embed.compute
+attention = _Attend.compute
+
+
+def _mask_strides(mask: Tensor | None) -> tuple[Tensor | int, tuple[int, int]]:
+    """A mask, or 0, and its strides to the next sentence and the next query. A stride of 0 means: the same."""
     if mask is None:
         return 0, (0, 0)
     queries = 0 if mask.size(-2) == 1 else mask.stride(-2)
-    return _address(mask), (0 if mask.dim() < 4 or mask.size(0) == 1 else mask.stride(0), queries)
+    return mask, (0 if mask.dim() < 4 or mask.size(0) == 1 else mask.stride(0), queries)
 
 
-@dataclass(frozen=True, slots=True)
-class _AttentionBuffers:
-    """Buffers for one head's attention, in chunks of VECTOR_WIDTH numbers. Rows are padded to whole tiles."""
+def _shapes_of_buffers(num_queries: int, num_keys: int, chunks: int) -> tuple[tuple[int, int, int], ...]:
+    """The shapes of one head's queries, keys, transposed keys and scores. Rows are padded to whole tiles.
 
-    queries: int
-    keys: int
-    chunks: int
-
-    def query(self) -> Any:
-        return np.zeros((_to_multiple(self.queries, TILE_ROWS), self.chunks, VECTOR_WIDTH), np.float32)
-
-    def key(self) -> Any:
-        return np.zeros((_to_multiple(self.keys, VECTOR_WIDTH), self.chunks, VECTOR_WIDTH), np.float32)
-
-    def turned(self) -> Any:
-        return np.zeros((self.chunks * VECTOR_WIDTH, *self.shape_of_scores[1:]), np.float32)
-
-    def scores(self) -> Any:
-        return np.zeros(self.shape_of_scores, np.float32)
-
-    @property
-    def shape_of_scores(self) -> tuple[int, int, int]:
-        return _to_multiple(self.queries, TILE_ROWS), -(-self.keys // VECTOR_WIDTH), VECTOR_WIDTH
-
-
-def _to_multiple(count: int, of: int) -> int:
-    return -(-count // of) * of
+    A head has a width of `chunks` times VECTOR_WIDTH. Scores, too, are in chunks of VECTOR_WIDTH numbers.
+    """
+    rows, columns = -(-num_queries // TILE_ROWS) * TILE_ROWS, -(-num_keys // VECTOR_WIDTH)
+    query, key = (rows, chunks, VECTOR_WIDTH), (columns * VECTOR_WIDTH, chunks, VECTOR_WIDTH)
+    return query, key, (chunks * VECTOR_WIDTH, columns, VECTOR_WIDTH), (rows, columns, VECTOR_WIDTH)
 
 
 @lru_cache(maxsize=1)
@@ -406,13 +351,10 @@ def _kernels() -> Any:
 
 
 _ELEMENT_TYPES = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
+"""A number of the type in which the compiled functions read a tensor."""
 
 
-def _element_type(tensor: Tensor) -> Any:
-    """A number of the type in which the compiled functions read a tensor."""
-    return _ELEMENT_TYPES[tensor.dtype]
-
-
-def _address(tensor: Tensor) -> int:
-    """The memory address of a tensor."""
-    return tensor.data_ptr()
+def _call(function: Any, like: Tensor, *arguments: Any) -> Any:
+    """Call a compiled function for the element type of `like`. Tensors are passed as their addresses."""
+    addresses = (each.data_ptr() if isinstance(each, Tensor) else each for each in arguments)
+    return function(_ELEMENT_TYPES[like.dtype], *addresses)

@@ -13,24 +13,21 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import torch
 from torch import Tensor
 
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
-from dragoman.devices.device import build_without_values, resolve_precision, sum_type
+from dragoman.devices.device import resolve_precision, sum_type
 from dragoman.devices.threads import compute_on_one_thread, restore_num_threads
-from dragoman.model.parameters import replace_parameters
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 from dragoman.training.step.accelerated import AcceleratedEmbedding, accelerate
 from dragoman.training.step.dropout import Randomness
 from dragoman.training.step.loss import (
-    PLAIN_LOSS,
-    LossOptions,
     PreparedProjection,
-    Targets,
     projected_cross_entropy,
 )
 
@@ -40,20 +37,23 @@ _LEAST_POSITIONS = 128
 
 
 def losses(
-    model: Transformer, batch: Batch, options: LossOptions = PLAIN_LOSS, projection: PreparedProjection | None = None
+    model: Transformer,
+    batch: Batch,
+    label_smoothing: float = 0.0,
+    projection: PreparedProjection | None = None,
+    precision: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The smoothed loss and the negative log-probability of a batch, summed over its labels without padding, in nats.
 
     The decoder sees the target shifted right by one position (`batch.decoder_input`), and each position predicts the
     next token (teacher forcing). If `projection` is set, it receives the gradient of the model's projection instead of
-    the model's parameters.
+    the model's parameters. The projection is computed in `precision`, or else in the type of the decoder's states.
     """
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
     counted = batch.labels != PAD_ID
-    targets = Targets(batch.labels[counted], options.label_smoothing, PAD_ID)
-    states = hidden[counted].to(options.precision)
-    return projected_cross_entropy(states, model.projection.weight, model.projection.bias, targets, projection)
+    states, labels, matrix = hidden[counted].to(precision), batch.labels[counted], model.projection
+    return projected_cross_entropy(states, matrix.weight, matrix.bias, labels, label_smoothing, projection)
 
 
 def num_threads(settings: TrainSettings, device: torch.device) -> int:
@@ -87,15 +87,9 @@ def _positions(batch: Batch) -> int:
     return batch.src_ids.numel() + batch.decoder_input.numel()
 
 
-def _rows(batch: Batch, start: int, stop: int) -> Batch:
-    """Some rows of a batch, without changing its width."""
-    return batch.map_tensors(lambda tensor: tensor[start:stop])
-
-
 def first_rows(batch: Batch, count: int) -> Batch:
     """A batch of `count` copies of the first row, without changing its width."""
-    first = _rows(batch, 0, 1)
-    return first.map_tensors(lambda tensor: tensor.repeat_interleave(count, dim=0))
+    return batch.map_tensors(lambda tensor: tensor[:1].repeat_interleave(count, dim=0))
 
 
 def _cut(batch: Batch, positions: float) -> tuple[Batch, Batch | None]:
@@ -117,7 +111,7 @@ class _Replica:
     model: Transformer
     randomness: Randomness
     precision: torch.dtype
-    options: LossOptions
+    label_smoothing: float
     sums: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, share: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int) -> Tensor:
@@ -130,12 +124,14 @@ class _Replica:
                 size = -(-rows // splits)
                 for start in range(0, rows, size):
                     stop = min(start + size, rows)
-                    part = batch if size == rows else _rows(batch, start, stop)
+                    part = batch if size == rows else batch.map_tensors(itemgetter(slice(start, stop)))
                     with self.randomness.rows(start, stop, rows):
-                        loss, nll = losses(self.model, part, self.options, projection)
+                        loss, nll = losses(self.model, part, self.label_smoothing, projection)
                     (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
                     total += torch.stack((loss.detach(), nll))
-                    self._gather(self._low_precision_parameters())
+                    # Of rounded gradients, a long sum in their own type would lose the small ones.
+                    named = self.model.named_parameters()
+                    self._gather((name, each) for name, each in named if each.dtype != torch.float32)
         return total
 
     def take(self) -> dict[str, Tensor]:
@@ -170,10 +166,6 @@ class _Replica:
             if (summed := sums.get(id(parameter))) is not None:
                 self._sum(name, summed)
 
-    def _low_precision_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The parameters with rounded gradients. A long sum in their type would lose small gradients."""
-        return (named for named in self.model.named_parameters() if named[1].dtype != torch.float32)
-
     def _gather(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
         """Move the gradients of the parameters into the sums."""
         for name, parameter in parameters:
@@ -192,13 +184,11 @@ class Gradients:
     """Computes the gradients of `model`, one optimizer step per call. A `with` block ends its threads."""
 
     def __init__(self, model: Transformer, settings: TrainSettings) -> None:
-        self.model, self._options = model, LossOptions(settings.label_smoothing)
+        self.model = model
         self.threads = num_threads(settings, model.device)
         self.precision = resolve_precision(settings.precision, model.device)
         self._copies = _working_copies(model, self.precision)
-        self._replicas = [
-            _Replica(*self._build_replica(settings.compile), self.precision, self._options) for _ in range(self.threads)
-        ]
+        self._replicas = [self._build_replica(settings) for _ in range(self.threads)]
         self._pool = ThreadPoolExecutor(self.threads, "gradients", initializer=compute_on_one_thread)
 
     def __enter__(self) -> "Gradients":
@@ -267,21 +257,20 @@ class Gradients:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            kept = losses(replica.model, batch.to(self.model.device), self._options)
+            kept = losses(replica.model, batch.to(self.model.device), replica.label_smoothing)
         total = sum(size for place, size in seen.items() if place not in weights)
         del kept
         return total
 
-    def _build_replica(self, compile: bool) -> tuple[Transformer, Randomness]:
+    def _build_replica(self, settings: TrainSettings) -> _Replica:
         model, randomness = self.model, Randomness()
-        with build_without_values():
-            replica = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size)
-        replace_parameters(replica, {name: copy.detach() for name, copy in self._copies.items()})
+        copies = {name: copy.detach() for name, copy in self._copies.items()}
+        replica = Transformer.from_arrays(model.settings, model.src_vocab_size, model.tgt_vocab_size, copies)
         accelerate(replica, randomness, self.precision)
-        if compile:
+        if settings.compile:
             for stack in (replica.encoder, replica.decoder):
                 stack.compile(dynamic=True)
-        return replica.train(), randomness
+        return _Replica(replica.train(), randomness, self.precision, settings.label_smoothing)
 
     @torch.no_grad()
     def _refresh(self) -> None:

@@ -5,7 +5,6 @@ padding. Positions whose label is padding do not count.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
+from dragoman.text.tokenization.control_ids import PAD_ID
 from dragoman.training.step import fused
 
 # Rows of logits computed at once. On a CPU, more rows would leave the caches, and with fewer rows the gradient of the
@@ -55,35 +55,12 @@ def smoothed_cross_entropy(
     return (1 - epsilon) * nll + epsilon * spread, nll.detach()
 
 
-@dataclass(frozen=True, slots=True)
-class LossOptions:
-    """The settings of the loss.
-
-    The projection is computed in `precision`, or in the type of the decoder's states if it is None.
-    """
-
-    label_smoothing: float = 0.0
-    precision: torch.dtype | None = None
-
-
-PLAIN_LOSS = LossOptions()
-"""The negative log-probability alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """The target distributions of M labels: (1 - epsilon) [y] + epsilon / (V - 1) [not pad] for a label y."""
-
-    labels: Int64[Tensor, " M"]
-    epsilon: float
-    pad_id: int
-
-
 def projected_cross_entropy(
     hidden: Float[Tensor, "M D"],
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, " V"] | None,
-    targets: Targets,
+    labels: Int64[Tensor, " M"],
+    epsilon: float,
     projection: "PreparedProjection | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_cross_entropy` of the projection of `hidden`, without holding all logits in memory.
@@ -98,8 +75,8 @@ def projected_cross_entropy(
         The states of the decoder, one row per label.
     weight, bias : (V, D) and (V,) or None
         The projection to the vocabulary.
-    targets : Targets
-        The target distributions.
+    labels, epsilon : (M,) and float
+        The target distributions: (1 - epsilon) [y] + epsilon / (V - 1) [not padding] for a label y.
     projection : PreparedProjection, optional
         Prepared from the same weight and bias. It receives their gradients at once, times `projection.scale`, whatever
         happens to the loss afterwards. Without it, weight and bias get gradients from autograd.
@@ -112,7 +89,7 @@ def projected_cross_entropy(
     leaves = (weight, bias) if projection is None else (None, None)
     if projection is None:
         projection = PreparedProjection(weight, bias, hidden.dtype, with_gradient=torch.is_grad_enabled())
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, targets, projection)  # type: ignore[no-untyped-call]
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, labels, epsilon, projection)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
@@ -218,15 +195,16 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
-        targets: Targets,
+        labels: Tensor,
+        epsilon: float,
         projection: PreparedProjection,
     ) -> tuple[Tensor, Tensor]:
         rows_per_slice = _ROWS_PER_SLICE.get(hidden.device.type, _ROWS_PER_SLICE_ELSEWHERE)
-        sums = _Sums(hidden, projection, targets)
+        sums = _Sums(hidden, projection, epsilon)
         padded = functional.pad(hidden, (0, 0, 0, fused.missing_rows(hidden.size(0), hidden)))
         for start in range(0, hidden.size(0), rows_per_slice):
             rows = slice(start, start + rows_per_slice)
-            sums.add(rows, padded[rows], targets.labels[rows])
+            sums.add(rows, padded[rows], labels[rows])
         sums.add_uniform_part(hidden)
         grads = (None, None) if weight is None else projection.finish()
         ctx.save_for_backward(sums.hidden_grad, *grads)  # type: ignore[arg-type]
@@ -236,7 +214,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors  # type: ignore[attr-defined]
-        return *(None if grad is None else grad.mul_(grads[0]) for grad in saved), None, None
+        return *(None if grad is None else grad.mul_(grads[0]) for grad in saved), None, None, None
 
 
 class _Sums:
@@ -249,35 +227,36 @@ class _Sums:
     not computed either: the products use the exponentials, and the rows of states are divided by Z.
     """
 
-    def __init__(self, hidden: Tensor, projection: PreparedProjection, targets: Targets) -> None:
-        self._projection, self._targets = projection, targets
-        self._share = targets.epsilon / (projection.weight.size(0) - 1)
+    def __init__(self, hidden: Tensor, projection: PreparedProjection, epsilon: float) -> None:
+        self._projection, self._epsilon = projection, epsilon
+        self._share = epsilon / (projection.weight.size(0) - 1)
         self._safe = projection.is_safe(hidden)
         self.loss, self.nll = (torch.zeros((), device=hidden.device) for _ in range(2))
         self.hidden_grad = torch.empty_like(hidden)
 
     def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, " m"]) -> None:
         """Add a slice of m rows, except for the uniform part. Further rows of `hidden` are zero and do not count."""
-        targets, share = self._targets, self._share
+        epsilon, share = self._epsilon, self._share
         logits = self._projection.logits(hidden)
         count = gold.numel()
         every_row = torch.arange(count, device=gold.device)
-        gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, targets.pad_id].float().sum()
+        gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, PAD_ID].float().sum()
         largest = logits.new_zeros(1) if self._safe else logits.amax(1, keepdim=True)
         if not self._safe:
             logits.sub_(largest)
-        exponentials, totals = _powers(logits, count)
+        exponentials = logits  # computed in place
+        totals = (fused.exp2_ if fused.can_compute(logits) else _exp2_)(logits)[:count]
         log_totals = totals.log2() + largest[:count].float().flatten()
         nll = (log_totals - gold_logits).sum() * _LN_2
         self.nll += nll
-        spread = targets.epsilon * log_totals.sum() + share * pad_logits
-        at_label = 1 - targets.epsilon
+        spread = epsilon * log_totals.sum() + share * pad_logits
+        at_label = 1 - epsilon
         self.loss += at_label * nll + spread * _LN_2
         if not self._projection.with_gradient:
             return
         # From here on, the rows of `exponentials` become Z times the gradient.
         exponentials[every_row, gold] -= (at_label * totals).to(hidden.dtype)
-        exponentials[:count, targets.pad_id] += (share * totals).to(hidden.dtype)
+        exponentials[:count, PAD_ID] += (share * totals).to(hidden.dtype)
         inverse = functional.pad(totals.reciprocal(), (0, hidden.size(0) - count))[:, None]
         hidden_grad = (exponentials @ self._projection.weight)[:count]
         torch.mul(hidden_grad, _LN_2 * inverse[:count], out=self.hidden_grad[rows])
@@ -294,16 +273,12 @@ class _Sums:
             projection.add_uniform(share, hidden_sum, hidden.size(0))
 
 
-def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, " count"]]:
-    """Compute 2 ** logits in place. Returns them, and the sums of the first `count` rows."""
-    if fused.can_compute(logits):
-        return logits, fused.exp2_(logits)[:count]
-    powers = logits.exp2_()
-    return powers, _row_sums(powers)[:count]
+def _exp2_(numbers: Float[Tensor, "m V"]) -> Float[Tensor, " m"]:
+    """Compute 2 ** numbers in place. Returns the sum of each row, float32.
 
-
-def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, " m"]:
-    """Sums of rows in float32, block by block: torch would first copy all numbers of another type."""
+    Sums of another type are made block by block, because torch would first copy all numbers.
+    """
+    numbers.exp2_()
     if numbers.dtype == torch.float32:
         return numbers.sum(1)
     sums = [block.sum(1) for block in torch.split(numbers, _COLUMNS_PER_SUM, dim=1)]

@@ -1,10 +1,12 @@
 """A forecast of the memory that training needs, and the number of parts in which a micro-batch fits."""
 
 import contextlib
+import math
 import os
 import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -55,25 +57,23 @@ def plan_memory(gradients: Gradients, settings: TrainSettings, pairs: Pairs, spl
     memory, except for rounding. Raises ResourceError if not even one pair fits.
     """
     device = gradients.model.device
-    tokens = settings.micro_batch_tokens or micro_batch_tokens(settings, smallest_micro_batch(pairs), device)
-    needs = [(forecast_bytes(gradients, batch), batch) for batch in _large_batches(pairs, settings, tokens, device)]
-    need, largest = max(needs, key=lambda pair: pair[0])
-    rows, free = len(largest.src_lengths), free_bytes(device)
-    need = forecast_bytes(gradients, largest, splits)
-    while free is not None and need > free:
-        if splits >= rows:
+    tokens = micro_batch_tokens(settings, pairs, device)
+    largest = max(_large_batches(pairs, settings, tokens, device), key=partial(forecast_bytes, gradients))
+    free = math.inf if (known := free_bytes(device)) is None else known
+    while (need := forecast_bytes(gradients, largest, splits)) > free:
+        if splits >= len(largest.src_lengths):
             raise ResourceError(
-                f"The model needs about {need / 1e9:.2f} GB for one pair of {_width(largest)} tokens, but "
+                f"The model needs about {need / 1e9:.2f} GB for one pair of {padded_width(largest)} tokens, but "
                 f"{free / 1e9:.2f} GB are free. Choose a smaller `model.preset`, or lower `data.max_tokens`."
             )
         splits *= 2
-        need = forecast_bytes(gradients, largest, splits)
     return MemoryPlan(tokens, splits, need, largest)
 
 
-def micro_batch_tokens(settings: TrainSettings, smallest: int, device: torch.device) -> int:
-    """The number of padded positions that is fast to compute at once on a device, at least `smallest`."""
-    return max(smallest, min(_FAST_TOKENS.get(device.type, 4096), settings.batch_tokens))
+def micro_batch_tokens(settings: TrainSettings, pairs: Pairs, device: torch.device) -> int:
+    """The set number of padded positions to compute at once, or the number that is fast and fits every pair."""
+    fast = min(_FAST_TOKENS.get(device.type, 4096), settings.batch_tokens)
+    return settings.micro_batch_tokens or max(smallest_micro_batch(pairs), fast)
 
 
 def forecast_bytes(gradients: Gradients, batch: Batch, splits: int = 1) -> int:
@@ -85,7 +85,7 @@ def forecast_bytes(gradients: Gradients, batch: Batch, splits: int = 1) -> int:
     count = -(-len(batch.src_lengths) // splits)
     one, two = (gradients.kept_bytes(first_rows(batch, rows)) for rows in (1, 2))
     kept = one + (two - one) * (count - 1)
-    positions = count * _width(batch)
+    positions = count * padded_width(batch)
     weights = 4 * sum(parameter.numel() for parameter in model.parameters())
     logits = precision.itemsize * model.tgt_vocab_size * min(_LOGIT_ROWS, positions)
     need = _LIBRARY_BYTES.get(model.device.type, 0) + _PER_WEIGHT[precision] * weights
@@ -114,7 +114,8 @@ def _large_batches(pairs: Pairs, settings: TrainSettings, limit: int, device: to
     return [load_batch(pairs, piece) for piece in chosen]
 
 
-def _width(batch: Batch) -> int:
+def padded_width(batch: Batch) -> int:
+    """The positions of a row, on the longer side."""
     return max(batch.src_ids.size(1), batch.tgt_ids.size(1) - 1)
 
 
@@ -153,8 +154,8 @@ def free_bytes(device: torch.device) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0])
     if device.type != "cpu":
         return None
-    limits = [limit for limit in (_available(), _control_group(), _address_space()) if limit is not None]
-    return min(limits) if limits else None
+    limits = _available(), _control_group(), _address_space()
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _available() -> int | None:

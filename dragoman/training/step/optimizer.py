@@ -33,14 +33,12 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainSettings
 from dragoman.devices.device import resolve_precision
-from dragoman.training.step.sharding import spread, whole
+from dragoman.training.distributed import spread, whole
 
 EMA = "ema"
 """The key of a parameter's running mean in the state of the optimizer."""
 
 _EMA_STEPS = "ema_steps"
-_STATE = "dragoman_state"
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
@@ -58,14 +56,12 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Op
         weight_decay=settings.weight_decay,
         fused=True,
     )
-    optimizer.param_groups[0][_STATE] = (*_MOMENTS, "step")
+    for parameter in others:
+        moments = {key: torch.zeros_like(parameter, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[parameter] = {**moments, "step": torch.zeros((), device=parameter.device)}
     if matrices:
         muon = Muon(matrices, settings.learning_rate, settings.weight_decay, settings.muon_momentum)
-        muon.param_groups[0][_STATE] = (MOMENTUM,)
         optimizer = _CombinedOptimizer(muon, optimizer)
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            optimizer.state[parameter] = {key: _initial_state(key, parameter) for key in group[_STATE]}
     if settings.ema_decay:
         _keep_running_mean(optimizer, settings.ema_decay)
     return optimizer
@@ -78,7 +74,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     """
     tensors = {}
     for name, parameter in model.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
+        for key, value in optimizer.state[parameter].items():
             gathered = whole(value)
             tensors[f"{name}:{key}"] = gathered if gathered is value else gathered.cpu()
     return tensors
@@ -86,33 +82,16 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 
 def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
     """The size of the `optimizer_tensors` in bytes, without the step counts."""
-    return sum(
-        4 * parameter.numel() * len(set(group[_STATE]) - {"step", _EMA_STEPS})
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    )
+    return sum(4 * value.numel() for state in optimizer.state.values() for value in state.values() if value.dim())
 
 
 def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Restore the state from the tensors of `optimizer_tensors`. Raises KeyError if one is missing."""
-    keys = {parameter: group[_STATE] for group in optimizer.param_groups for parameter in group["params"]}
     for name, parameter in model.named_parameters():
-        saved = {key: tensors[f"{name}:{key}"] for key in keys[parameter]}
-        optimizer.state[parameter] = {
-            key: value.cpu() if key == _EMA_STEPS else _place_like(value, parameter) for key, value in saved.items()
-        }
-
-
-def _initial_state(key: str, parameter: Tensor) -> Tensor:
-    """The state of a parameter before the first step."""
-    if key == "step":
-        return torch.zeros((), device=parameter.device)
-    return torch.zeros_like(parameter, requires_grad=False)
-
-
-def _place_like(value: Tensor, parameter: Tensor) -> Tensor:
-    """A part of the state on the device of its parameter, and sharded like it."""
-    return spread(value, parameter) if value.shape == parameter.shape else value.to(parameter.device)
+        state = optimizer.state[parameter]
+        for key, before in state.items():
+            value = tensors[f"{name}:{key}"]
+            state[key] = spread(value, parameter) if value.shape == parameter.shape else value.to(before.device)
 
 
 class _CombinedOptimizer(torch.optim.Optimizer):
@@ -122,6 +101,7 @@ class _CombinedOptimizer(torch.optim.Optimizer):
         super().__init__([group for part in parts for group in part.param_groups], {})
         self._parts = parts
         for part in parts:
+            self.state |= part.state
             part.state = self.state
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -132,32 +112,28 @@ class _CombinedOptimizer(torch.optim.Optimizer):
 
 def _matrices(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """The matrices of the layers, and all other parameters: embeddings, projection, norms, biases."""
-    within = {id(parameter) for name in ("encoder", "decoder") for parameter in getattr(model, name).parameters()}
-    matrices = [each for each in model.parameters() if id(each) in within and each.ndim == 2]
-    chosen = {id(each) for each in matrices}
-    return matrices, [each for each in model.parameters() if id(each) not in chosen]
+    found: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
+    for name, parameter in model.named_parameters():
+        is_matrix = name.startswith(("encoder.", "decoder.")) and parameter.ndim == 2
+        found[0 if is_matrix else 1].append(parameter)
+    return found
 
 
 def _keep_running_mean(optimizer: torch.optim.Optimizer, decay: float) -> None:
     """Let each step compute mean <- d mean + (1 - d) weights. d rises to `decay`, to forget the first weights."""
-    for group in optimizer.param_groups:
-        group[_STATE] = (*group[_STATE], EMA, _EMA_STEPS)
-        for parameter in group[
-            "params"
-        ]:  # the count is read at every step, so it stays on the CPU, where reading does not wait
-            optimizer.state[parameter] |= {EMA: parameter.detach().clone(), _EMA_STEPS: torch.zeros(())}
+    for parameter, state in optimizer.state.items():
+        # The count is read at every step, so it stays on the CPU, where reading does not wait.
+        state |= {EMA: parameter.detach().clone(), _EMA_STEPS: torch.zeros(())}
 
     @torch.no_grad()
     def update(*_: Any) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                state = optimizer.state[parameter]
-                steps = int(state[_EMA_STEPS])
-                if steps:
-                    state[EMA].lerp_(parameter, 1 - min(decay, (1 + steps) / (10 + steps)))
-                else:
-                    state[EMA].copy_(parameter)
-                state[_EMA_STEPS] += 1
+        for parameter, state in optimizer.state.items():
+            steps = int(state[_EMA_STEPS])
+            if steps:
+                state[EMA].lerp_(parameter, 1 - min(decay, (1 + steps) / (10 + steps)))
+            else:
+                state[EMA].copy_(parameter)
+            state[_EMA_STEPS] += 1
 
     optimizer.register_step_post_hook(update)
 
@@ -175,12 +151,13 @@ _NUMBERS_AT_ONCE = 1 << 24  # limits the memory of a batch of matrices, which is
 class Muon(torch.optim.Optimizer):
     """Orthogonalized Nesterov momentum, with updates scaled to the size of Adam's (Liu et al. 2025, equation 4).
 
-    Only for matrices. The state of each must have its momentum under `MOMENTUM` before the first step. Weight decay is
-    decoupled.
+    Only for matrices. The state of each has its momentum under `MOMENTUM`. Weight decay is decoupled.
     """
 
     def __init__(self, matrices: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float) -> None:
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        for matrix in self.param_groups[0]["params"]:
+            self.state[matrix][MOMENTUM] = torch.zeros_like(matrix, requires_grad=False)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]

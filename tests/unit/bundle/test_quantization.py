@@ -14,7 +14,6 @@ from dragoman.bundle.quantization import float32_arrays, make_product, quantize_
 from dragoman.bundle.weights import stored_precision, write_tensors
 from dragoman.errors import ModelError
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.model.parameters import arrays_of
 from tests.contract.random_models import KINDS, random_transformer
 
 KINDS_AND_HEADS: dict[str, dict[str, Any]] = {
@@ -37,7 +36,7 @@ def packed(weights: CompiledWeights) -> list[np.ndarray]:
 @pytest.mark.parametrize("kind", KINDS_AND_HEADS)
 def test_stored_integers_make_the_same_weights(kind: str, precision: str, tmp_path: Path) -> None:
     model = random_transformer(150, **KINDS_AND_HEADS[kind])
-    settings, arrays = model.settings, arrays_of(model)
+    settings, arrays = model.settings, model.arrays()
     write_tensors(quantized_arrays(settings, arrays, precision), tmp_path / "weights")
     stored = load_file(tmp_path / "weights")
     assert (stored_precision(stored), stored_precision(arrays)) == (precision, "float32")
@@ -55,7 +54,7 @@ def test_stored_integers_make_the_same_weights(kind: str, precision: str, tmp_pa
 @pytest.mark.parametrize("kind", KINDS_AND_HEADS)
 def test_int8_embeddings_are_read_as_the_rounded_embeddings(kind: str) -> None:
     model = random_transformer(150, **KINDS_AND_HEADS[kind])
-    settings, arrays = model.settings, arrays_of(model)
+    settings, arrays = model.settings, model.arrays()
     stored = quantized_arrays(settings, arrays, "int8", embeddings=True)
     embeddings = {name for name in arrays if name.endswith("embedding.weight")}
     assert all(stored[name].dtype == np.int8 for name in embeddings)
@@ -68,7 +67,7 @@ def test_int8_embeddings_are_read_as_the_rounded_embeddings(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS_AND_HEADS)
 def test_restored_weights_are_within_half_a_step(kind: str) -> None:
     model = random_transformer(150, **KINDS_AND_HEADS[kind])
-    arrays = arrays_of(model)
+    arrays = model.arrays()
     restored = float32_arrays(model.settings, quantized_arrays(model.settings, arrays, "int8", embeddings=True))
     assert restored.keys() == arrays.keys()
     for name, array in arrays.items():
@@ -79,7 +78,7 @@ def test_restored_weights_are_within_half_a_step(kind: str) -> None:
 
 def test_integers_times_scale_are_the_weights_with_their_factors() -> None:
     model = random_transformer(150, tie="none")
-    arrays = arrays_of(model)
+    arrays = model.arrays()
     for name in ("encoder.layers.1.self_attn.in_", "decoder.layers.0.feed_forward.outer.", "projection."):
         exact, product = (make_product(model.settings, arrays, name, one) for one in ("float32", "int8"))
         off = np.abs(product.weight * product.scale[:, None] - exact.weight)
@@ -92,14 +91,14 @@ def test_weights_that_are_not_finite_are_noticed_after_storing() -> None:
     with torch.no_grad():
         model.decoder.layers[0].feed_forward.inner.weight[3, 4] = float("inf")
     with np.errstate(invalid="ignore"):
-        stored = quantized_arrays(model.settings, arrays_of(model), "int8")
+        stored = quantized_arrays(model.settings, model.arrays(), "int8")
     assert not CompiledWeights(model.settings, stored, "int8").is_finite
 
 
 @pytest.mark.parametrize("precision", ["float32", "int16"])
 def test_another_precision_than_the_stored_one_is_refused(precision: str) -> None:
     model = random_transformer(20)
-    stored = quantized_arrays(model.settings, arrays_of(model), "int8")
+    stored = quantized_arrays(model.settings, model.arrays(), "int8")
     error = (
         "^the model's weights are stored in int8, so `inference.precision` must be int8, but is "
         rf"{precision}\. Use int8, or the model that they were made from\.$"

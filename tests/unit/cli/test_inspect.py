@@ -10,6 +10,7 @@ from dragoman.cli.inspect import _one_line
 from dragoman.cli.main import run_command
 from dragoman.data.store import write_store
 from dragoman.inference.translator import Translator
+from dragoman.text.tokenization.encoding import RaggedIds
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def run_folder(model_folder: Path, tmp_path: Path) -> Path:
     (run / "averaged").symlink_to(model_folder, target_is_directory=True)
     (run / "data").mkdir()
     with write_store(run / "data" / "test", "key", 300, 300, keep_text=True) as writer:
-        writer.append([[4], [5]], [[6], [7]], ["one two", "three"], ["eins zwei", "drei"])
+        writer.append(RaggedIds.of([[4], [5]]), RaggedIds.of([[6], [7]]), ["one two", "three"], ["eins zwei", "drei"])
     return run
 
 

@@ -60,12 +60,12 @@ def test_a_run_of_an_earlier_version_continues(tmp_path: Path, old: str, new: st
     config = frozen_config(run)
     assert config is not None
     assert value_of(config, new) == value
-    assert not check_frozen(run, config)
+    check_frozen(run, config)
     if new.startswith("data.") and "test" not in new:
         with pytest.raises(CheckpointError, match=f"`{new}` = {value!r}, but now it is"):
             check_frozen(run, Config())
     else:
-        assert check_frozen(run, Config()) == {new}
+        check_frozen(run, Config())
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())

@@ -14,7 +14,6 @@ from dragoman.data.batching import (
     check_budget,
     epoch_batches,
     micro_batches,
-    sequential_batches,
     smallest_micro_batch,
 )
 from dragoman.data.pairs import InMemoryPairs
@@ -93,7 +92,7 @@ def test_a_pair_that_fits_no_step_names_the_value_needed() -> None:
 
 def test_no_pairs_are_no_steps() -> None:
     assert len(epoch_batches(pairs_of([]), 10, 1, 0)) == 0
-    assert sequential_batches(pairs_of([]), 10) == []
+    assert micro_batches([], [], 10) == []
 
 
 def test_a_step_that_does_not_exist_is_an_index_error() -> None:
@@ -105,7 +104,7 @@ def test_a_step_that_does_not_exist_is_an_index_error() -> None:
 
 def test_validation_batches_are_sorted_and_fit() -> None:
     pairs = pairs_of([(length % 7, length % 13) for length in range(300)])
-    batches = sequential_batches(pairs, 64)
+    batches = micro_batches(pairs.src_lengths, pairs.tgt_lengths, 64)
     assert sorted(np.concatenate(batches).tolist()) == list(range(300))
     longest = [int(pairs.tgt_lengths[batch].max()) for batch in batches]
     assert longest == sorted(longest)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dragoman.data.store import PairStore, id_dtype, open_if_current, write_store
 from dragoman.errors import DataError
 from dragoman.files import remove_leftovers, write_folder
+from dragoman.text.tokenization.encoding import RaggedIds
 
 rows = st.lists(st.lists(st.integers(0, 70_000 - 1), max_size=8), max_size=12)
 
@@ -18,7 +19,7 @@ rows = st.lists(st.lists(st.integers(0, 70_000 - 1), max_size=8), max_size=12)
 def write(folder: Path, key: str = "key", src: list[list[int]] | None = None, vocab_size: int = 100) -> None:
     src = [[5, 6], [], [7]] if src is None else src
     with write_store(folder, key, vocab_size, vocab_size) as writer:
-        writer.append(src, [ids[::-1] for ids in src])
+        writer.append(RaggedIds.of(src), RaggedIds.of([ids[::-1] for ids in src]))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -26,7 +27,7 @@ def write(folder: Path, key: str = "key", src: list[list[int]] | None = None, vo
 def test_what_was_appended_comes_back(tmp_path: Path, chunks: list[list[list[int]]]) -> None:
     with write_store(tmp_path / "store", "key", 70_000, 70_000) as writer:
         for chunk in chunks:
-            writer.append(chunk, [ids[::-1] for ids in chunk])
+            writer.append(RaggedIds.of(chunk), RaggedIds.of([ids[::-1] for ids in chunk]))
     store = PairStore(tmp_path / "store", "key")
     expected = [ids for chunk in chunks for ids in chunk]
     assert len(store) == len(expected)
@@ -39,7 +40,7 @@ def test_what_was_appended_comes_back(tmp_path: Path, chunks: list[list[list[int
 def test_text_notes_and_key_come_back(tmp_path: Path) -> None:
     texts = ["Grüß dich\u2028\n", "", "ὦ 𝄞 \udc80"]
     with write_store(tmp_path / "store", "key", 10, 10, keep_text=True) as writer:
-        writer.append([[4], [], [5]], [[], [4], []], texts, texts[::-1])
+        writer.append(RaggedIds.of([[4], [], [5]]), RaggedIds.of([[], [4], []]), texts, texts[::-1])
         writer.notes["dropped"] = 3
     store = PairStore(tmp_path / "store")
     assert [store.src_text(index) for index in range(3)] == texts
@@ -66,7 +67,7 @@ def test_an_id_outside_the_vocabulary_is_refused_and_nothing_remains(tmp_path: P
 
 def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="same number"), write_store(tmp_path / "store", "key", 10, 10) as writer:
-        writer.append([[4]], [])
+        writer.append(RaggedIds.of([[4]]), RaggedIds.of([]))
 
 
 def test_a_pair_that_does_not_exist_is_an_index_error(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_another_key_asks_for_a_new_store(tmp_path: Path) -> None:
 def test_an_exception_while_writing_keeps_the_store_that_was_there(tmp_path: Path) -> None:
     write(tmp_path / "store", key="old")
     with pytest.raises(ValueError, match="same number"), write_store(tmp_path / "store", "new", 10, 10) as writer:
-        writer.append([[4]], [[4], [5]])
+        writer.append(RaggedIds.of([[4]]), RaggedIds.of([[4], [5]]))
     assert len(PairStore(tmp_path / "store", "old")) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
@@ -98,8 +99,9 @@ def test_an_exception_while_writing_keeps_the_store_that_was_there(tmp_path: Pat
 def test_a_killed_build_counts_for_nothing(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; from dragoman.data.store import write_store\n"
+        "from dragoman.text.tokenization.encoding import RaggedIds\n"
         "context = write_store(Path(sys.argv[1]), 'key', 10, 10); writer = context.__enter__()\n"
-        "writer.append([[4]] * 1000, [[5]] * 1000); os.kill(os.getpid(), 9)"
+        "writer.append(RaggedIds.of([[4]] * 1000), RaggedIds.of([[5]] * 1000)); os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "store")], env=os.environ)
     assert killed.returncode == -9

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan, load_batch
+from dragoman.data.stream import BatchStream, Position, StepBatches, StepPlan, load_batch
 from dragoman.errors import ConfigError, DataError
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 
@@ -69,17 +69,16 @@ def test_every_epoch_delivers_every_pair_once_within_the_budgets() -> None:
                 if step.ends_epoch:
                     break
             assert sorted(seen) == list(range(len(pairs)))
-            assert stream.position == Position(epoch + 1, 0)
+            assert step.following == Position(epoch + 1, 0)
 
 
-def test_closing_ends_the_thread_and_keeps_the_position() -> None:
+def test_closing_ends_the_thread() -> None:
     before = threading.active_count()
-    stream = BatchStream(numbered_pairs(), StepPlan(30, 30, seed=1), delivery=Delivery(steps_ahead=1))
-    take(stream, 2)
+    stream = BatchStream(numbered_pairs(), StepPlan(30, 30, seed=1, steps_ahead=1))
+    assert take(stream, 2)[-1].following == Position(0, 2)
     stream.close()
     stream.close()
     assert threading.active_count() == before
-    assert stream.position == Position(0, 2)
     with pytest.raises(ValueError, match="closed"):
         next(stream)
 
@@ -137,10 +136,10 @@ def test_batches_are_pinned_where_asked(monkeypatch: pytest.MonkeyPatch) -> None
         return tensor
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)  # pinning needs a GPU
-    with BatchStream(numbered_pairs(), StepPlan(60, 60, seed=1), delivery=Delivery(steps_ahead=1)) as stream:
+    with BatchStream(numbered_pairs(), StepPlan(60, 60, seed=1, steps_ahead=1)) as stream:
         plain = next(stream)
         assert not pinned
-    with BatchStream(numbered_pairs(), StepPlan(60, 60, seed=1), delivery=Delivery(pin_memory=True)) as stream:
+    with BatchStream(numbered_pairs(), StepPlan(60, 60, seed=1, pin_memory=True)) as stream:
         step = next(stream)
     assert len(step.batches) == len(plain.batches)
     for batch, expected in zip(step.batches, plain.batches, strict=True):

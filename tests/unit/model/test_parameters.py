@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import PRESETS, ModelSettings
-from dragoman.model.parameters import parameter_table
 from dragoman.model.shapes import expected_parameters, parameter_rows
 from dragoman.model.transformer import Transformer
 
@@ -17,7 +16,7 @@ TOY = ModelSettings(
 
 
 def test_toy_model_has_9206_parameters() -> None:
-    assert sum(row.count for row in parameter_table(Transformer(TOY, 6, 6))) == 9206
+    assert Transformer(TOY, 6, 6).parameter_table().total == 9206
     assert expected_parameters(TOY, 6, 6) == 9206
 
 
@@ -53,7 +52,7 @@ def test_presets_have_the_published_sizes() -> None:
 def test_formula_equals_count_for_random_settings(shape: ModelSettings, src_size: int, tgt_size: int) -> None:
     src_size = tgt_size if shape.tie == "all" else src_size
     rows = parameter_rows(shape, src_size, tgt_size)
-    assert list(rows) == parameter_table(Transformer(shape, src_size, tgt_size))
+    assert rows == Transformer(shape, src_size, tgt_size).parameter_table()
     assert sum(row.count for row in rows) == expected_parameters(shape, src_size, tgt_size)
     assert all(row.count == _product(row.shape) for row in rows)
 

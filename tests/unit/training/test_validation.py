@@ -9,7 +9,7 @@ import torch
 from dragoman.config import ModelSettings
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.model.transformer import Transformer
-from dragoman.training.validation import dev_loss, fitting, guessing_loss
+from dragoman.training.validation import dev_losses, fitting, guessing_loss
 
 SHAPE = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
@@ -26,19 +26,19 @@ def _pairs(*lengths: int) -> InMemoryPairs:
 
 def test_pairs_that_training_leaves_out_do_not_count() -> None:
     model, short = _model(), (3, 7, 12)
-    assert dev_loss(model, _pairs(*short, 400), 12).loss == pytest.approx(dev_loss(model, _pairs(*short), 12).loss)
-    assert dev_loss(model, _pairs(*short, 400), 400).loss != pytest.approx(dev_loss(model, _pairs(*short), 12).loss)
+    expected = pytest.approx(dev_losses(model, _pairs(*short), 12)["loss"])
+    assert dev_losses(model, _pairs(*short, 400), 12)["loss"] == expected
+    assert dev_losses(model, _pairs(*short, 400), 400)["loss"] != expected
     learned = _model(positions="learned", max_positions=8)
     assert fitting(learned, _pairs(*short, 8), np.arange(4), 250).tolist() == [True, True, False, False]
     assert fitting(model, _pairs(*short, 8), np.arange(4), 7).tolist() == [True, True, False, False]
 
 
 def test_losses_by_source_are_missing_for_a_few_pairs() -> None:
-    few = dev_loss(_model(), _pairs(*[5] * 9), 250)
-    assert (few.own, few.shuffled) == (None, None)
-    enough = dev_loss(_model(), _pairs(*[5] * 10), 250)
-    assert enough.own == pytest.approx(enough.loss)
-    assert enough.shuffled != pytest.approx(enough.own)
+    assert dev_losses(_model(), _pairs(*[5] * 9), 250).keys() == {"loss"}
+    enough = dev_losses(_model(), _pairs(*[5] * 10), 250)
+    assert enough["own_source_loss"] == pytest.approx(enough["loss"])
+    assert enough["other_source_loss"] != pytest.approx(enough["own_source_loss"])
 
 
 def test_the_loss_of_guessing_is_the_entropy_of_the_targets() -> None:

@@ -21,7 +21,6 @@ from dragoman.inference.engines import CompiledEngine, compile_weights
 from dragoman.inference.segments import IdPair, Source
 from dragoman.inference.tensors.engine import score_tokens
 from dragoman.kernels import library
-from dragoman.model.parameters import arrays_of
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from tests.contract.random_models import KINDS, random_transformer
@@ -126,7 +125,7 @@ def test_wrong_ids_and_layers_are_refused(pair: IdPair, options: dict[str, Any],
 def test_positions_equal_those_of_the_definition_to_the_last_bit(kind: str) -> None:
     model = random_transformer(VOCAB_SIZE, **(KINDS[kind] | {"d_model": 512, "d_ff": 16}))
     for table, embedding in zip(
-        position_tables(model.settings, arrays_of(model)), (model.src_embedding, model.tgt_embedding), strict=True
+        position_tables(model.settings, model.arrays()), (model.src_embedding, model.tgt_embedding), strict=True
     ):
         length = 90 if model.max_positions else 2000
         np.testing.assert_array_equal(table(3, length), embedding.table(3, length).detach())
@@ -134,7 +133,7 @@ def test_positions_equal_those_of_the_definition_to_the_last_bit(kind: str) -> N
 
 def test_tokens_beyond_the_learned_positions_are_refused() -> None:
     model = model_of("learned positions, gelu")
-    weights = CompiledWeights(model.settings, arrays_of(model), "float32")
+    weights = CompiledWeights(model.settings, model.arrays(), "float32")
     assert len(force_targets(weights, [([5] * 99, [6] * 99)])[0].log_probs) == 100
     with pytest.raises(
         DataError, match=r"^`tgt_ids` must have at most 100 tokens, the learned positions .* has 101\.$"

@@ -28,12 +28,12 @@ def begin(run: Path, config: Config) -> Path:
 
 def test_every_setting_may_change_before_the_first_checkpoint(tmp_path: Path) -> None:
     run, other = tmp_path / "run", replace(Config(), model=replace(Config().model, d_model=512))
-    assert not check_frozen(run, Config())
+    check_frozen(run, Config())
     freeze_config(run, Config())
     (run / "checkpoints" / ".writing-step_0000001").mkdir(parents=True)
     (run / ".writing-config.toml-17").write_text("")
     assert frozen_config(run) is None
-    assert not check_frozen(run, other)
+    check_frozen(run, other)
     assert frozen_config(begin(run, other)) == other
 
 
@@ -41,11 +41,11 @@ def test_limits_may_change_and_the_model_may_not(tmp_path: Path) -> None:
     config = Config()
     run = begin(tmp_path / "run", config)
     assert frozen_config(run) == config
-    assert not check_frozen(run, config)
+    check_frozen(run, config)
     longer = replace(
         config, train=replace(config.train, max_steps=500), inference=replace(config.inference, beam_size=2)
     )
-    assert check_frozen(run, longer) == {"train.max_steps", "inference.beam_size"}
+    check_frozen(run, longer)
     other = replace(config, model=replace(config.model, d_model=512))
     with pytest.raises(CheckpointError, match=r"`model\.d_model` = 256, but now it is 512"):
         check_frozen(run, other)
@@ -105,7 +105,7 @@ def test_an_edited_configuration_is_refused_with_the_original_value(tmp_path: Pa
             check()
     free = replace(config, train=replace(config.train, max_steps=70), data=replace(config.data, train="/elsewhere"))
     path.write_text(dump_config(free))
-    assert not check_frozen(tmp_path, free)
+    check_frozen(tmp_path, free)
 
 
 def test_a_run_with_teachers_does_not_continue_without_them(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_recorded_paths_of_corpora_are_absolute_and_paths_of_models_as_given(
     assert shared_paths(run, recorded.data) == config.data
     moved = replace(recorded.data, dev="other.tsv")
     assert shared_paths(run, moved) == replace(config.data, dev="other.tsv")
-    assert not check_frozen(run, config), "the same path in another form"
+    check_frozen(run, config)  # the same path in another form
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from dragoman.training.step import fused
 from dragoman.training.step import loss as loss_module
-from dragoman.training.step.loss import Targets, projected_cross_entropy, smoothed_cross_entropy
+from dragoman.training.step.loss import projected_cross_entropy, smoothed_cross_entropy
 
 
 def _smoothed_targets(labels: torch.Tensor, vocab_size: int, epsilon: float, pad_id: int) -> torch.Tensor:
@@ -62,7 +62,7 @@ def test_sliced_loss_and_gradients_equal_the_plain_ones(
         leaves = [tensor.clone().requires_grad_() for tensor in tensors]
         hidden, weight, offset = leaves[0], leaves[1], leaves[2] if bias else None
         if sliced:
-            loss, nll = projected_cross_entropy(hidden, weight, offset, Targets(labels, 0.1, 0))
+            loss, nll = projected_cross_entropy(hidden, weight, offset, labels, 0.1)
         else:
             loss, nll = smoothed_cross_entropy(functional.linear(hidden, weight, offset), labels, 0.1, 0)
         (loss / 3).backward()
@@ -74,7 +74,7 @@ def test_sliced_loss_and_gradients_equal_the_plain_ones(
 def test_without_gradients_only_the_sums_are_computed() -> None:
     hidden, weight, labels = torch.randn(7, 4), torch.randn(9, 4, requires_grad=True), torch.randint(1, 9, (7,))
     with torch.no_grad():
-        loss, nll = projected_cross_entropy(hidden, weight, None, Targets(labels, 0.1, 0))
+        loss, nll = projected_cross_entropy(hidden, weight, None, labels, 0.1)
     expected, expected_nll = smoothed_cross_entropy(hidden @ weight.t(), labels, 0.1, 0)
     torch.testing.assert_close(loss, expected.detach())
     torch.testing.assert_close(nll, expected_nll)
@@ -85,7 +85,7 @@ def test_equals_torchs_own_cross_entropy_within_a_millionth() -> None:
     # torch spreads epsilon over the whole vocabulary. Without smoothing, the two losses are the same.
     torch.manual_seed(0)
     hidden, weight, labels = torch.randn(200, 32), torch.randn(500, 32), torch.randint(1, 500, (200,))
-    loss, nll = projected_cross_entropy(hidden, weight, None, Targets(labels, 0.0, 0))
+    loss, nll = projected_cross_entropy(hidden, weight, None, labels, 0.0)
     expected = functional.cross_entropy(hidden @ weight.t(), labels, reduction="sum")
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=0)
     torch.testing.assert_close(nll, expected, rtol=1e-6, atol=0)
@@ -93,7 +93,7 @@ def test_equals_torchs_own_cross_entropy_within_a_millionth() -> None:
 
 def test_logits_far_apart_neither_overflow_nor_lose_the_loss() -> None:
     hidden, weight, labels = torch.eye(2) * 300, torch.tensor([[0.0, 0], [1, 0], [0, 1]]), torch.tensor([1, 1])
-    loss, nll = projected_cross_entropy(hidden.requires_grad_(), weight, None, Targets(labels, 0.0, 0))
+    loss, nll = projected_cross_entropy(hidden.requires_grad_(), weight, None, labels, 0.0)
     assert nll.item() == pytest.approx(300)
     loss.backward()
     torch.testing.assert_close(hidden.grad, torch.tensor([[0.0, 0], [-1, 1]]))
@@ -107,7 +107,7 @@ def test_bfloat16_states_change_loss_and_gradients_only_by_their_rounding(epsilo
     results: list[list[torch.Tensor]] = []
     for working in (torch.float32, torch.bfloat16):
         leaves = [tensor.clone().requires_grad_() for tensor in (hidden, weight, offset)]
-        loss, nll = projected_cross_entropy(leaves[0].to(working), leaves[1], leaves[2], Targets(labels, epsilon, 0))
+        loss, nll = projected_cross_entropy(leaves[0].to(working), leaves[1], leaves[2], labels, epsilon)
         loss.backward()
         results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves if leaf.grad is not None)])
     (loss, nll, *grads), (rough_loss, rough_nll, *rough_grads) = results

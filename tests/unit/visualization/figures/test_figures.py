@@ -19,7 +19,7 @@ from dragoman.config import PRESETS, ModelSettings, TrainSettings
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
 from dragoman.model.embedding import sinusoidal_positions
-from dragoman.model.parameters import parameter_table
+from dragoman.model.shapes import ParameterRow
 from dragoman.model.transformer import Transformer
 from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.training.step.optimizer import learning_rate
@@ -182,7 +182,7 @@ def test_every_parameter_is_in_one_share(tie: str) -> None:
         positions="learned", max_positions=5,
     )  # fmt: skip
     model = Transformer(shape, 11, 11)
-    shares = visualization.parameter_shares(parameter_table(model))
+    shares = visualization.parameter_shares(model.parameter_table())
     assert sum(shares.values()) == sum(parameter.numel() for parameter in model.parameters())
     assert shares["learned positions"] == 2 * 5 * 8
     assert shares["encoder: feed-forward"] == 2 * (2 * 8 * 16 + 16 + 8)
@@ -245,7 +245,7 @@ def test_the_summary_has_the_schedule_of_the_width_of_the_model() -> None:
     assert shares.get_title(loc="left").endswith(" parameters by part")
     assert points_of(rates.lines[0])[1][-1] == learning_rate(20, settings, PRESETS["tiny"].d_model)
     with pytest.raises(ConfigError, match="`model` must be a Transformer"):
-        visualization.plot_summary(parameter_table(torch.nn.Linear(2, 2)), settings)
+        visualization.plot_summary([ParameterRow("weight", (2, 2), 4, ())], settings)
 
 
 def test_summary_plots_a_preset_without_creating_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
