@@ -20,10 +20,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.records import Translation
 from dragoman.serving.http.refusals import Refused, internal_error, server_busy
+from dragoman.serving.metrics import Metrics
 from dragoman.serving.settings import ServeSettings
 from dragoman.serving.throughput import Throughput, cost_of
 from dragoman.text.documents.markers import MarkedText
@@ -45,16 +46,6 @@ TranslateBatch = Callable[[Any, list[MarkedText]], Sequence[Translation]]
 _log = logging.getLogger("dragoman.serving")
 
 
-class Observer(Protocol):
-    """Receives measurements for the metrics."""
-
-    def observe_batch(self, sentences: int, cost: int, seconds: float) -> None:
-        """Record a finished batch."""
-
-    def observe_wait(self, seconds: float) -> None:
-        """Record how long a request waited before its first sentence went into a batch."""
-
-
 class _Job:
     """The sentences of one request that share a key.
 
@@ -66,8 +57,8 @@ class _Job:
         The cost of each sentence, and the total cost of those not started yet.
     waiting
         The indices of the sentences not started yet.
-    answers, num_missing
-        The translations so far, and how many sentences have none.
+    answers
+        The translations so far, by index.
     done
         The result: all translations, or the refusal of one sentence.
     """
@@ -78,15 +69,9 @@ class _Job:
         self.cost_left = sum(self.costs)
         self.is_small = len(texts) <= _SMALL_SENTENCES and self.cost_left <= _SMALL_COST
         self.waiting = deque(range(len(texts)))
-        self.answers: list[Translation | None] = [None] * len(texts)
-        self.num_missing = len(texts)
+        self.answers: dict[int, Translation] = {}
         self.done: asyncio.Future[list[Translation]] = asyncio.get_running_loop().create_future()
         self.received = time.monotonic()
-
-    def drop(self) -> None:
-        """Give up all waiting sentences."""
-        self.waiting.clear()
-        self.cost_left = 0
 
     def receive(self, answer: Translation | Refused, number: int) -> None:
         """Store the translation of sentence `number`. A refusal fails the whole job."""
@@ -97,9 +82,8 @@ class _Job:
             self.done.set_exception(answer)
             return
         self.answers[number] = answer
-        self.num_missing -= 1
-        if not self.num_missing:
-            self.done.set_result([answer for answer in self.answers if answer is not None])
+        if len(self.answers) == len(self.texts):
+            self.done.set_result([self.answers[place] for place in range(len(self.texts))])
 
 
 _Batch = list[tuple[_Job, int]]
@@ -117,8 +101,8 @@ class Batcher:
         `deadline_seconds` are used here.
     executor, lanes
         The threads, and their number.
-    observer
-        Receives the measurements.
+    metrics
+        Receives measurements of batches and waiting times.
     """
 
     def __init__(
@@ -127,9 +111,9 @@ class Batcher:
         settings: ServeSettings,
         executor: Executor,
         lanes: int,
-        observer: Observer,
+        metrics: Metrics,
     ) -> None:
-        self._translate_batch, self._settings, self._observer = translate_batch, settings, observer
+        self._translate_batch, self._settings, self._metrics = translate_batch, settings, metrics
         self._executor, self._lanes, self._free = executor, lanes, list(range(lanes))
         self._small: deque[_Job] = deque()
         self._large: deque[_Job] = deque()
@@ -223,7 +207,7 @@ class Batcher:
             raise server_busy(self._wait(0)) from None
         finally:
             self._small_left -= job.cost_left * job.is_small
-            job.drop()
+            job.waiting.clear()
             job.done.cancel()
             self._jobs.discard(job)
 
@@ -283,19 +267,15 @@ class Batcher:
                 cost += job.costs[job.waiting[0]]
                 if batch and (len(batch) >= most or cost > most_cost):
                     break
-                self._start(job, batch)
+                if len(job.waiting) == len(job.texts):
+                    self._metrics.queue.observe(time.monotonic() - job.received)
+                number = job.waiting.popleft()
+                job.cost_left -= job.costs[number]
+                self._small_left -= job.costs[number] * job.is_small
+                batch.append((job, number))
             jobs = [job for job in jobs if job.waiting]
         queue.rotate(-1)
         return batch
-
-    def _start(self, job: _Job, batch: _Batch) -> None:
-        """Move the next sentence of a job into the batch."""
-        if len(job.waiting) == len(job.texts):
-            self._observer.observe_wait(time.monotonic() - job.received)
-        number = job.waiting.popleft()
-        job.cost_left -= job.costs[number]
-        self._small_left -= job.costs[number] * job.is_small
-        batch.append((job, number))
 
     async def _run(self, lane: int, batch: _Batch, is_large: bool) -> None:
         """Translate a batch on a lane, hand out the answers, and free the lane.
@@ -306,7 +286,7 @@ class Batcher:
         key = batch[0][0].key
         answers = await self._translate_or_halve(key, [job.texts[number] for job, number in batch])
         cost, seconds = self.throughput.end(lane)
-        self._observer.observe_batch(len(batch), cost, seconds)
+        self._metrics.observe_batch(len(batch), cost, seconds)
         if any(not isinstance(answer, Refused) for answer in answers):
             self.last_done = time.monotonic()
         for (job, number), answer in zip(batch, answers, strict=True):

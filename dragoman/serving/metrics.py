@@ -1,7 +1,7 @@
 """Prometheus metrics of the service. They never contain a text, an address or a key, only the names of keys.
 
-``GET /metrics`` exposes them. `Middleware` counts requests and answers, the batcher reports batches and waiting times
-through its `Observer` protocol, and `Service` adds its models. Each server has its own registry, so that tests can make
+``GET /metrics`` exposes them. `Middleware` counts requests and answers, the batcher reports batches and waiting times,
+and `Service` adds its models. Each server has its own registry, so that tests can make
 several in one process. Counters get the suffix ``_total`` in the output, as Prometheus' client library does.
 """
 
@@ -42,19 +42,11 @@ class Metrics:
         self.key_characters = counter("dragoman_key_characters", "Source characters with this API key", ["key"])
         self.models = Info("dragoman_model", "A served model", ["pair"], registry=self.registry)
 
-    def add_model(self, pair: str, fingerprint: str) -> None:
-        """Add a served model by its language pair and fingerprint."""
-        self.models.labels(pair).info({"fingerprint": fingerprint})
-
     def observe_batch(self, sentences: int, cost: int, seconds: float) -> None:
         """Record a finished batch."""
         self.batch_sentences.observe(sentences)
         self.batch_seconds.observe(seconds)
         self.tokens.inc(cost)
-
-    def observe_wait(self, seconds: float) -> None:
-        """Record how long a request waited before its first sentence went into a batch."""
-        self.queue.observe(seconds)
 
     def start_request(self, scope: Mapping[str, Any]) -> None:
         """Record that the current task started to answer a request."""

@@ -13,29 +13,32 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.devices.threads import compute_on_one_thread
 from dragoman.errors import ResourceError
+from dragoman.inference.options import NO_DETAILS, Details
 from dragoman.inference.workers import num_search_threads
-from dragoman.languages import name_with_code
 from dragoman.records import Translation
 from dragoman.serving.batcher import Batcher
-from dragoman.serving.detection import Detection, Detector
-from dragoman.serving.documents import Document
+from dragoman.serving.detection import Detection, detect_language
+from dragoman.serving.documents import PLAIN_TEXT, Document, TextFormat
 from dragoman.serving.http.bodies import BodyMemory
 from dragoman.serving.http.refusals import RefusalThrottle, Refused, shutting_down
 from dragoman.serving.metrics import Metrics
 from dragoman.serving.models import BatchKey, Models, ServedModel
-from dragoman.serving.requests import AUTO, Answer, TranslationRequest
 from dragoman.serving.settings import ServeSettings
 from dragoman.serving.throughput import cost_of
+from dragoman.text.doctor.languages import known_languages
 from dragoman.text.documents.markers import MarkedText
 
 _log = logging.getLogger("dragoman.serving")
 _Result = TypeVar("_Result")
+AUTO = "auto"
+"""Source language of a request that asks the server to detect it."""
 # Memory for uploads in progress, as a number of uploads of the largest size. Smaller uploads may be more.
 _FILES_AT_ONCE = 16
 # Splitting and detecting more characters than this in the event loop would delay other requests: up to 10 µs for each.
@@ -49,6 +52,66 @@ _MOST_PIECES = 50_000
 # A health probe translates a word if nothing was translated for 5 seconds. It must take at most 2 seconds.
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationRequest:
+    """Texts to translate with their options, from any API.
+
+    Attributes
+    ----------
+    texts
+        The texts. Their number and lengths are within the limits of `ServeSettings`.
+    source, target
+        Served language codes. `source` may be `AUTO`: then each text has its own language.
+    text_format
+        The kind of the texts and where to split them.
+    num_alternatives
+        How many translations to return besides the best one.
+    details
+        Whether the answer has word alignments and flags.
+    """
+
+    texts: Sequence[str]
+    source: str
+    target: str
+    text_format: TextFormat = PLAIN_TEXT
+    num_alternatives: int = 0
+    details: Details = NO_DETAILS
+
+    def batch_key(self, model: ServedModel) -> BatchKey:
+        """The model and the options that other texts must share to be in the same batch."""
+        form = self.text_format
+        return BatchKey(model, 1 + self.num_alternatives, self.details, form.is_markup, form.by_sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A translated text.
+
+    Attributes
+    ----------
+    text
+        The best translation.
+    alternatives
+        Other translations, best first, without repetitions. There may be fewer than requested.
+    source
+        The source language, given or detected.
+    detection
+        The detection, if the language was detected.
+    parts
+        The translations of the parts of the text. It is empty if nothing needed translation.
+    ranks
+        One candidate rank for `text` and one for each of the `alternatives`: the rank of the parts' candidates that the
+        text is made of.
+    """
+
+    text: str
+    alternatives: list[str]
+    source: str
+    detection: Detection | None
+    parts: list[Translation]
+    ranks: list[int]
 
 
 class _ParsedText(NamedTuple):
@@ -69,8 +132,6 @@ class Service:
         The served models, which `reload` replaces as a whole.
     state
         "starting" until all models are warm, "ok", then "draining" after SIGTERM.
-    detector
-        The language detector. The first request that needs it loads its model.
     batcher
         The queue in front of the models.
     refusals
@@ -86,9 +147,9 @@ class Service:
     def __init__(self, models: Models, settings: ServeSettings) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.state: Literal["starting", "ok", "draining"] = "starting"
-        self.detector = Detector()
+        self._can_detect = False  # the first request that needs the detector loads it
         self._serve_models(models)
-        lanes = settings.lanes or num_search_threads(models.all[0].trained.weights.device)
+        lanes = settings.lanes or num_search_threads(models.all[0].model.weights.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
@@ -136,10 +197,10 @@ class Service:
         self._serve_models(await asyncio.get_running_loop().run_in_executor(self._reloading, load_warm))
 
     def _serve_models(self, models: Models) -> None:
-        self.models, self.detector.languages = models, models.codes
+        self.models = models
         self.metrics.models.clear()
         for model in models.all:
-            self.metrics.add_model(model.pair, model.fingerprint)
+            self.metrics.models.labels(model.pair).info({"fingerprint": model.model.fingerprint})
 
     async def close(self) -> None:
         """Finish the batches in progress and stop the threads."""
@@ -191,7 +252,7 @@ class Service:
             groups[one.source].append(place)
         paths = {source: models.path(source, request.target) for source in groups}
         if all(path is None for path in paths.values()):
-            paths = {source: _require_path(models, source, request.target) for source in groups}
+            paths = {source: models.require_path(source, request.target) for source in groups}
         answers: dict[int, Answer] = {}
         for source, places in groups.items():
             own = [parsed[place] for place in places]
@@ -211,41 +272,43 @@ class Service:
                     one._replace(text=text, document=document)
                     for one, text, document in zip(parsed, texts, documents, strict=True)
                 ]
-            wanted = request if step == len(path) else request.for_pivot()
-            key = BatchKey(model, wanted.batch_options)
+            is_last = step == len(path)
+            wanted = request if is_last else replace(request, num_alternatives=0, details=NO_DETAILS)
             left = max(0.0, until - asyncio.get_running_loop().time())
             parts = [part for one in parsed for part in one.document.texts]
-            found = iter(await self.batcher.translate(key, parts, left))
+            found = iter(await self.batcher.translate(wanted.batch_key(model), parts, left))
             answers = [
                 _answer(one, list(islice(found, len(one.document.texts))), wanted.num_alternatives) for one in parsed
             ]
         return answers
 
-    async def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
+    async def detect(self, text: str, among: Sequence[str] = ()) -> list[Detection]:
         """Detections of the served languages, or of those in `among`, the likeliest first.
 
         If the text is clearly in another language, that language comes before them. Raises Refused (503) if the
         detector cannot be loaded.
         """
         await self._load_detector()
-        return (await self._map_texts(partial(self.detector.detect, among=among), [text[:_MOST_DETECTED]]))[0]
+        work = partial(detect_language, codes=among or self.models.codes)
+        return (await self._map_texts(work, [text[:_MOST_DETECTED]]))[0]
 
     async def detect_for(self, text: str, target: str) -> Detection:
         """The likeliest language among `target` and the languages with a path to it.
 
         Another language if the text is clearly written in that one. Raises Refused as `detect` does.
         """
-        return (await self.detect(text, _sources_for(self.models, target) or None))[0]
+        return (await self.detect(text, self.models.sources_for(target)))[0]
 
     async def _load_detector(self) -> None:
-        if self.detector.is_loaded:
+        if self._can_detect:
             return
         try:
-            await asyncio.to_thread(self.detector.load)
+            await asyncio.to_thread(known_languages)
         except (OSError, ResourceError) as error:  # the next request tries again
             _log.error("the language detector failed to load: %s", error)
             message = "Language detection failed to load. Specify the source language. See the server's log."
             raise Refused(503, message, 30) from None
+        self._can_detect = True
 
     async def _map_texts(
         self, work: Callable[[str], _Result], texts: Sequence[str], num_pieces: Callable[[_Result], int] = lambda _: 0
@@ -271,27 +334,8 @@ class Service:
         if request.source != AUTO:
             return _ParsedText(text, document, request.source)
         words = " ".join(one.text for one in document.texts)
-        detection = self.detector.detect(words, _sources_for(models, request.target))[0]
+        detection = detect_language(words, models.sources_for(request.target))[0]
         return _ParsedText(text, document, detection.language, detection)
-
-    def path(self, source: str, target: str) -> list[ServedModel]:
-        """The models from source to target, in order. Raises Refused (400) if there is no path."""
-        return _require_path(self.models, source, target)
-
-
-def _require_path(models: Models, source: str, target: str) -> list[ServedModel]:
-    path = models.path(source, target)
-    if path is None:
-        raise Refused(
-            400,
-            f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}",
-        )
-    return path
-
-
-def _sources_for(models: Models, target: str) -> list[str]:
-    """The languages with a path to `target`. A reload may have removed all of them since a file arrived."""
-    return [code for code in models.codes if models.path(code, target) is not None]
 
 
 def _warm_up(model: ServedModel) -> float:

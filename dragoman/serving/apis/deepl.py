@@ -15,8 +15,7 @@ from dragoman.serving.apis.parsing import check_texts
 from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.requests import AUTO, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.service import AUTO, Service, TranslationRequest
 
 # Values of the fields `tag_handling` and `split_sentences`.
 _KINDS: dict[str, TextKind] = {"": "text", "xml": "xml", "html": "html"}

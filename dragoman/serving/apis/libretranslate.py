@@ -16,8 +16,7 @@ from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.requests import AUTO, Answer, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.service import AUTO, Answer, Service, TranslationRequest
 
 _FORMATS = {"text": PLAIN_TEXT, "html": TextFormat("html")}
 
@@ -101,10 +100,13 @@ async def post_translate_file(
     service: Service, files: FileTranslations, fields: Fields, client: bytes, base_url: str
 ) -> dict[str, Any]:
     """POST /translate_file: translates a file and answers when it is done."""
-    job = files.start(parse_file(service, fields), client)
+    job = parse_file(service, fields, client)
+    files.start(job)
     del fields  # the content of the file
     try:
-        await files.wait_for(job)
+        await job.ended.wait()
+        if job.refused:
+            raise job.refused
     except BaseException:  # the client disconnected or gets the error: nobody will download this file
         files.drop(job)
         raise

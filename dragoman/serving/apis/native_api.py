@@ -21,14 +21,14 @@ from starlette.responses import Response
 from dragoman.devices.threads import compute_on_one_thread
 from dragoman.errors import DataError, MissingExtraError, has_torch, require_torch
 from dragoman.evaluation.flags import FLAGS
+from dragoman.inference.options import Details
 from dragoman.records import Candidate, Translation
 from dragoman.serving.apis.parsing import check_texts, parse_file, parse_languages
 from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused, server_busy
-from dragoman.serving.requests import AUTO, Answer, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.service import AUTO, Answer, Service, TranslationRequest
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
 
@@ -58,20 +58,20 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
     texts = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Invalid request: missing text parameter")
-    with_alignment = fields.flag("alignment")
+    details = Details(alignment=fields.flag("alignment"))
     form = fields.text("format", "text")
     split = cast(Split, fields.text("split", "sentences"))
     if form not in ("text", "html"):
         raise Refused(400, f"Invalid request: format must be text or html, but is {form}")
     if split not in get_args(Split):
         raise Refused(400, f"Invalid request: split must be one of {', '.join(get_args(Split))}, but is {split}")
-    if with_alignment and form != "text":
+    if details.alignment and form != "text":
         raise Refused(400, "Invalid request: alignment needs format text, but format is html")
     n_best = _n_best(service, fields)
     source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
     text_format = TextFormat(cast(TextKind, form), split)
     num_alternatives = n_best - 1 if form == "text" else 0
-    return TranslationRequest(texts, source, target, text_format, num_alternatives, with_alignment, with_flags=True)
+    return TranslationRequest(texts, source, target, text_format, num_alternatives, details)
 
 
 def _n_best(service: Service, fields: Fields) -> int:
@@ -148,10 +148,10 @@ def get_v1_models(service: Service) -> dict[str, Any]:
             "pair": model.pair,
             "source": model.source,
             "target": model.target,
-            "fingerprint": model.fingerprint,
-            "parameters": model.trained.card.parameters,
+            "fingerprint": model.model.fingerprint,
+            "parameters": model.model.card.parameters,
             "precision": str(model.overrides.get("precision", model.translator.settings.precision)),
-            "scores": [list(row) for row in model.trained.card.scores],
+            "scores": [list(row) for row in model.model.card.scores],
         }
         for model in service.models.all
     ]
@@ -203,7 +203,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     try:
         work = partial(
             _inspect,
-            path[0].trained,
+            path[0].model,
             text,
             path[0].settings(n_best),
             name=path[0].pair,
@@ -244,8 +244,9 @@ def _ids(text: str) -> list[int]:
 
 def post_v1_files(service: Service, files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: starts to translate a file and answers at once, with the file's id."""
-    file = parse_file(service, fields, default_source=AUTO)
-    return get_v1_file(files, files.start(file, client).id)
+    job = parse_file(service, fields, client, default_source=AUTO)
+    files.start(job)
+    return get_v1_file(files, job.id)
 
 
 def get_v1_file(files: FileTranslations, name: str) -> dict[str, Any]:
