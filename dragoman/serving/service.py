@@ -152,6 +152,7 @@ class Service:
         lanes = settings.lanes or num_search_threads(models.all[0].model.weights.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
+        self.metrics.waiting.set_function(lambda: self.batcher.num_requests)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
         self._splitter = ThreadPoolExecutor(1, "split")
         self._reloading = ThreadPoolExecutor(1, "reload", compute_on_one_thread)
