@@ -145,12 +145,8 @@ class Batcher:
         if self.is_stalled or self.num_requests >= settings.max_requests:
             raise server_busy(wait)
         if deadline is not None and own > settings.deadline_seconds:
-            most = f"{settings.deadline_seconds:g}"
-            raise Refused(
-                413,
-                f"The text would take about {own:.0f} seconds, but may take at most {most}. "
-                "Send it in parts, or as a file.",
-            )
+            seconds = f"about {own:.0f} seconds, but may take at most {settings.deadline_seconds:g}"
+            raise Refused(413, f"The text would take {seconds}. Send it in parts, or as a file.")
         if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
             raise server_busy(wait)
 

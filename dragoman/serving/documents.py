@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Literal
 
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import MarkedPage, MarkupRules, read_markup
+from dragoman.text.documents.markup import MarkupRules, read_markup
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.documents.tags import tags_of
 from dragoman.text.tokenization.sentence_splitting import (
@@ -98,15 +98,14 @@ class TextFormat:
         # A text that contains the line tag itself is split there, but its line ends cannot be marked.
         own_tags = frozenset({_LINE_TAG} if self.kind == "xml-lines" else ())
         rules = MarkupRules(self.kind != "html", self.ignored_tags, self.splitting_tags | own_tags)
-        if own_tags and _LINE_TAG not in text:
-            marked = read_markup(_mark_line_ends(text), rules)
+        marks_lines = self.kind == "xml-lines" and _LINE_TAG not in text
+        page = read_markup(_mark_line_ends(text) if marks_lines else text, rules)
+        num_pieces = len(page.parts) + sum(len(text.markers) for text in page.texts)
+        if marks_lines:
             return Document(
-                marked.texts,
-                lambda found: marked.with_translations(found).replace(_LINE_MARKER, ""),
-                _num_pieces(marked),
+                page.texts, lambda found: page.with_translations(found).replace(_LINE_MARKER, ""), num_pieces
             )
-        page = read_markup(text, rules)
-        return Document(page.texts, page.with_translations, _num_pieces(page))
+        return Document(page.texts, page.with_translations, num_pieces)
 
     def measure(self, text: str) -> Iterator[tuple[str, int]]:
         """What the parts of a text are called and how many characters they have, without making them.
@@ -129,10 +128,6 @@ class TextFormat:
 
 
 PLAIN_TEXT = TextFormat()
-
-
-def _num_pieces(page: MarkedPage) -> int:
-    return len(page.parts) + sum(len(text.markers) for text in page.texts)
 
 
 def _read_plain_text(text: str, split: Split) -> Document:

@@ -135,11 +135,10 @@ class Models:
         """The models from source to target, in order. Empty if both are the same, None if there is no path."""
         if source == target:
             return []
-        if direct := self._by_pair.get((source, target)):
-            return [direct]
-        steps = [self._by_pair.get((source, self._pivot)), self._by_pair.get((self._pivot, target))]
-        found = [step for step in steps if step is not None]
-        return found if len(found) == 2 else None
+        for steps in ([(source, target)], [(source, self._pivot), (self._pivot, target)]):
+            if all(pair in self._by_pair for pair in steps):
+                return [self._by_pair[pair] for pair in steps]
+        return None
 
     def require_path(self, source: str, target: str) -> list[ServedModel]:
         """The models from source to target, in order. Raises Refused (400) if there is no path."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, groupby, islice
 from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.devices.threads import compute_on_one_thread
@@ -49,6 +49,8 @@ _MOST_DETECTED = 100_000
 _CHARS_A_TURN = 10_000
 # Most parts of a request, including those that stay unchanged. No server translates that number in time.
 _MOST_PIECES = 50_000
+# Inspections that may run or wait.
+_MAX_INSPECTIONS = 4
 # A health probe translates a word if nothing was translated for 5 seconds. It must take at most 2 seconds.
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
@@ -139,7 +141,7 @@ class Service:
     characters
         Source characters received so far, which DeepL's ``/v2/usage`` reports.
     inspections
-        Inspections in progress, which `apis/native_api.py` limits.
+        Held by each inspection. One runs at a time (`run_inspection`), and the others wait.
     body_memory
         Limits the memory of all uploads.
     """
@@ -157,7 +159,8 @@ class Service:
         self._splitter = ThreadPoolExecutor(1, "split")
         self._reloading = ThreadPoolExecutor(1, "reload", compute_on_one_thread)
         self.refusals = RefusalThrottle()
-        self.characters = self.inspections = 0
+        self.characters = 0
+        self.inspections = asyncio.Semaphore(_MAX_INSPECTIONS)
         self.body_memory = BodyMemory(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
         self.takes_work = True
         """False when the server only finishes the work in progress."""
@@ -350,15 +353,9 @@ def _warm_up(model: ServedModel) -> float:
 
 def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
     """The texts in groups of about `_CHARS_A_TURN` characters."""
-    turn: list[str] = []
-    size = 0
-    for text in texts:
-        turn.append(text)
-        size += len(text)
-        if size >= _CHARS_A_TURN:
-            yield turn
-            turn, size = [], 0
-    yield turn
+    ends = accumulate(map(len, texts))
+    for _, turn in groupby(zip(ends, texts, strict=True), lambda one: one[0] // _CHARS_A_TURN):
+        yield [text for _, text in turn]
 
 
 def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int) -> Answer:

@@ -11,7 +11,6 @@ from typing import Any
 
 from dragoman.languages import language_name
 from dragoman.serving.apis.parsing import FILE_ENDINGS, check_texts, parse_file, parse_languages
-from dragoman.serving.detection import Detection
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
@@ -52,15 +51,11 @@ def _render(answers: list[Answer], is_list: bool, with_alternatives: bool) -> di
     columns: dict[str, list[Any]] = {}
     if with_alternatives:
         columns["alternatives"] = [answer.alternatives for answer in answers]
-    detections = [_detection(answer.detection) for answer in answers if answer.detection is not None]
+    detections = [answer.detection._asdict() for answer in answers if answer.detection is not None]
     if detections:
         columns["detectedLanguage"] = detections
     columns["translatedText"] = [answer.text for answer in answers]
     return {name: column if is_list else column[0] for name, column in columns.items()}
-
-
-def _detection(detection: Detection) -> dict[str, Any]:
-    return {"confidence": detection.confidence, "language": detection.language}
 
 
 async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
@@ -69,7 +64,7 @@ async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
     if not any(texts):
         raise Refused(400, "Invalid request: missing q parameter")
     best, *others = await service.detect("\n".join(texts))
-    return [_detection(one) for one in (best, *(other for other in others if other.confidence >= 1.0))]
+    return [one._asdict() for one in (best, *(other for other in others if other.confidence >= 1.0))]
 
 
 def get_languages(service: Service) -> list[dict[str, Any]]:

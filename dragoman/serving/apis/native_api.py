@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -31,12 +31,7 @@ from dragoman.serving.http.refusals import Refused, server_busy
 from dragoman.serving.service import AUTO, Answer, Service, TranslationRequest
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
-
-if TYPE_CHECKING:
-    from dragoman.visualization.inspection.inspection import Inspection
-
-# Inspections that may run or wait. One runs at a time (`Service.run_inspection`).
-_MAX_INSPECTIONS = 4
+from dragoman.visualization.inspection.inspection import Inspection, inspection_page
 
 
 async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
@@ -176,12 +171,12 @@ async def get_look(service: Service, fields: Fields) -> Response:
     inspection = await _inspection(service, fields)
     question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
     question |= {name: value for name in ("n_best", "api_key") if (value := fields.text(name))}
-    page = await service.run_inspection(partial(_make_page, inspection, f"?{urlencode(question)}"))
+    page = await service.run_inspection(partial(inspection_page, inspection, f"?{urlencode(question)}"))
     headers = {"Content-Security-Policy": "frame-ancestors 'none'", "Referrer-Policy": "no-referrer"}
     return Response(page, media_type="text/html", headers=headers)
 
 
-async def _inspection(service: Service, fields: Fields) -> "Inspection":
+async def _inspection(service: Service, fields: Fields) -> Inspection:
     """Inspect the translation of one text by one model, in the inspection thread. Raises Refused (400, 501 or 503)."""
     try:
         require_torch("inspecting")
@@ -197,9 +192,8 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     path = service.models.path(source, target)
     if path is None or len(path) != 1:
         raise Refused(400, f"Invalid request: no single model translates from {source} to {target}. See /v1/models.")
-    if service.inspections >= _MAX_INSPECTIONS:
+    if service.inspections.locked():
         raise server_busy(5)
-    service.inspections += 1
     try:
         work = partial(
             _inspect,
@@ -210,29 +204,21 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
             reference=fields.text("reference"),
             prefix_ids=_ids(fields.text("prefix")),
         )
-        async with asyncio.timeout(service.settings.deadline_seconds):
+        async with service.inspections, asyncio.timeout(service.settings.deadline_seconds):
             found = await service.run_inspection(work)
         return replace(found, src_lang=path[0].source, tgt_lang=path[0].target)
     except DataError as error:
         raise Refused(400, f"Invalid request: {error}") from None
     except TimeoutError:
         raise server_busy(5) from None
-    finally:
-        service.inspections -= 1
 
 
-def _inspect(*given: Any, **facts: Any) -> "Inspection":
+def _inspect(*given: Any, **facts: Any) -> Inspection:
     """`inspect_text`. It imports torch, which takes seconds, in the inspection thread."""
     from dragoman.visualization.inspection.inspector import inspect_text
 
     compute_on_one_thread()
     return inspect_text(*given, **facts)
-
-
-def _make_page(inspection: "Inspection", link: str) -> str:
-    from dragoman.visualization.inspection.inspection import inspection_page
-
-    return inspection_page(inspection, link)
 
 
 def _ids(text: str) -> list[int]:

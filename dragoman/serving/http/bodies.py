@@ -19,11 +19,11 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
-from dragoman.serving.http.decoding import decode_json, decode_multipart, decode_urlencoded, group_by_name
+from dragoman.serving.http.decoding import MULTIPART, decode_json, decode_multipart, decode_urlencoded, group_by_name
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.settings import ServeSettings
 
-MULTIPART, URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
+URLENCODED = "application/x-www-form-urlencoded"
 # Fields of a request: its texts, as many others, and at least the number for the default of `max_texts`.
 _LEAST_FIELDS = 2000
 # The share of the memory for all bodies that one address may take.
@@ -71,9 +71,8 @@ class BodyMemory:
         def take(size: int) -> None:
             nonlocal taken
             if taken + size > _SHORT_BYTES and self._taken[client] + size > self._most_of_one:
-                raise Refused(
-                    429, "Too many of your requests arrive at the same time. Try again later.", 5, closes=True
-                )
+                words = "Too many of your requests arrive at the same time. Try again later."
+                raise Refused(429, words, 5, closes=True)
             if size > self._left:
                 raise Refused(503, "The server is busy. Try again later.", 5, closes=True)
             taken += size

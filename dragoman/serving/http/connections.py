@@ -18,6 +18,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dragoman.serving.http.keys import address_of
@@ -122,10 +123,9 @@ class Connections:
         name = address_of({"client": (peer, 0)})
         client = self._clients.get(name) or _Client(name, bool(peer) and not self._is_trusted(peer))
         at_share = client.is_limited and client.num_places >= self.share
-        if at_share or self.is_full:
-            self.log(
-                f"{self.most} connections or {self.share} of one address are open (`--max-connections`, `ulimit -n`)"
-            )
+        if at_share or len(self.places) >= self.most:
+            limits = f"{self.most} connections or {self.share} of one address"
+            self.log(f"{limits} are open (`--max-connections`, `ulimit -n`)")
             if not (client.make_room() if at_share else self.make_room()):
                 return None
         place = Place(self, client, connection)
@@ -133,11 +133,6 @@ class Connections:
         self.places.add(place)
         client.num_places += 1
         return place
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no place left."""
-        return len(self.places) >= self.most
 
     def make_room(self) -> bool:
         """End one connection, if possible of the limited address with the most. False if no connection waits."""
@@ -172,6 +167,7 @@ def _drop_packets(listening: socket.socket) -> None:
             listening.setsockopt(socket.SOL_SOCKET, 26, filtered)  # SO_ATTACH_FILTER
 
 
+@dataclass(eq=False, slots=True)
 class Listener:
     """Accepts the connections of a socket until it is stopped.
 
@@ -187,35 +183,31 @@ class Listener:
         The answer to a connection without a place.
     """
 
-    def __init__(
-        self,
-        found: socket.socket,
-        connections: Connections,
-        make_protocol: Callable[[Place], asyncio.Protocol],
-        refusal: bytes,
-    ) -> None:
-        self._socket, self._connections, self._make, self._refusal = found, connections, make_protocol, refusal
-        self._opening: set[asyncio.Task[None]] = set()
+    found: socket.socket
+    connections: Connections
+    make_protocol: Callable[[Place], asyncio.Protocol]
+    refusal: bytes
+    _opening: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(self) -> None:
         """Start to listen. Call it in the event loop."""
-        self._socket.setblocking(False)
-        self._socket.listen(_BACKLOG)
+        self.found.setblocking(False)
+        self.found.listen(_BACKLOG)
         self._resume()
 
     async def stop(self) -> None:
         """Accept the connections that the kernel has accepted already, and stop listening: closing resets them."""
-        asyncio.get_running_loop().remove_reader(self._socket)
-        _drop_packets(self._socket)
+        asyncio.get_running_loop().remove_reader(self.found)
+        _drop_packets(self.found)
         with contextlib.suppress(BlockingIOError):
             for _ in range(_BACKLOG):
                 self._accept_one()
-        self._socket.close()
+        self.found.close()
         await asyncio.gather(*self._opening, return_exceptions=True)
 
     def _resume(self) -> None:
-        if self._socket.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
+        if self.found.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self.found, self._accept_some)
 
     def _accept_some(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -226,30 +218,30 @@ class Listener:
     def _accept_one(self) -> bool:
         """Accept a connection. False if a limit is reached. Raises BlockingIOError if none can be accepted now."""
         try:
-            connection, address = self._socket.accept()
+            connection, address = self.found.accept()
         except (BlockingIOError, ConnectionAbortedError):
             raise BlockingIOError from None
         except OSError as error:
             loop = asyncio.get_running_loop()
-            loop.remove_reader(self._socket)
+            loop.remove_reader(self.found)
             loop.call_later(_RETRY_SECONDS, self._resume)
-            self._connections.log(f"no connection can be accepted: {error.strerror}. Raise `ulimit -n`")
-            self._connections.make_room()
+            self.connections.log(f"no connection can be accepted: {error.strerror}. Raise `ulimit -n`")
+            self.connections.make_room()
             raise BlockingIOError from None
         connection.setblocking(False)
-        before = self._connections.num_moved
-        place = self._connections.take_place(connection, address[0] if isinstance(address, tuple) else "")
+        before = self.connections.num_moved
+        place = self.connections.take_place(connection, address[0] if isinstance(address, tuple) else "")
         if place is None:
             self._refuse(connection)
         else:
             task = asyncio.get_running_loop().create_task(self._open(connection, place))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
-        return before == self._connections.num_moved
+        return before == self.connections.num_moved
 
     async def _open(self, connection: socket.socket, place: Place) -> None:
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: self._make(place), connection)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: self.make_protocol(place), connection)
         except OSError:  # the client left
             place.free()
             connection.close()
@@ -258,5 +250,5 @@ class Listener:
         with contextlib.suppress(OSError):
             connection.recv(1 << 16)  # closing with unread data would discard the answer
         with contextlib.suppress(OSError):
-            connection.send(self._refusal)
+            connection.send(self.refusal)
         connection.close()

@@ -17,7 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman.serving.http.bodies import MULTIPART, Fields, content_type, has_short_body, linger, read_fields
+from dragoman.serving.http.bodies import Fields, content_type, has_short_body, linger, read_fields
+from dragoman.serving.http.decoding import MULTIPART
 from dragoman.serving.http.keys import Keys, address_of
 from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.service import Service

@@ -7,6 +7,8 @@ text. This subclass of its protocol for httptools adds both, with one timer for 
 The methods with public names override uvicorn's and asyncio's callbacks; all run in the event loop.
 """
 
+# ruff: noqa: D102
+
 import asyncio
 import sys
 from http import HTTPStatus
@@ -29,19 +31,13 @@ _MOST_HEADERS = 128
 _READ_BYTES = 1 << 15
 # How long a refused connection stays open, so that the client can read the refusal.
 _LINGER_SECONDS = 0.5
-_LONG_HEAD = (
-    f"The head of the request may have at most {_HEAD_BYTES} bytes and {_MOST_HEADERS} headers. Send shorter headers."
-)
+_LIMITS = f"{_HEAD_BYTES} bytes and {_MOST_HEADERS} headers"
+_LONG_HEAD = f"The head of the request may have at most {_LIMITS}. Send shorter headers."
 # Time for an endpoint to refuse a body that does not arrive. After that, the connection is closed without an answer.
 _REFUSAL_SECONDS = 2.0
 
 
-def make_protocol(place: Place, body_seconds: float, **given: Any) -> asyncio.Protocol:
-    """The protocol of a connection with this place and time limit. Other arguments are those of uvicorn's protocol."""
-    return _TimedHttpProtocol(place, body_seconds, **given)
-
-
-class _TimedHttpProtocol(HttpToolsProtocol):
+class TimedHttpProtocol(HttpToolsProtocol):
     """HTTP/1.1 that closes a connection if no whole request arrives in time, and refuses malformed requests in JSON.
 
     The status is 400 for a request that is not HTTP, and 431 for a head that is too long. Trailers after a chunked body

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.serving.http.connections import Connections, Listener, Place, connection_limit
 from dragoman.serving.http.hangups import can_reload, is_terminal_closed
-from dragoman.serving.http.protocol import encode_refusal, make_protocol
+from dragoman.serving.http.protocol import TimedHttpProtocol, encode_refusal
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.service import Service
 
@@ -113,32 +113,13 @@ def url_of_socket(found: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run_server(
-    app: ASGIApp,
-    service: Service,
-    found: socket.socket,
-    when_ready: Callable[[], None],
-    reload: Reload | None = None,
-    is_trusted: Callable[[str], bool] = lambda peer: False,
-) -> None:
-    """Serve until a signal stops the process. Requests in progress are finished if the time limit allows.
+def run_server(server: "Server", found: socket.socket) -> None:
+    """Serve on a bound socket until a signal stops the process. Requests in progress are finished if time allows.
 
     The process should end afterwards, because SIGTERM is ignored from then on. Raises KeyboardInterrupt after SIGINT.
-
-    Parameters
-    ----------
-    app, service
-        The application and its service.
-    found
-        A bound socket.
-    when_ready
-        Called when the server listens.
-    reload
-        Called after SIGHUP. It raises DragomanError if nothing was changed.
-    is_trusted
-        Whether a peer is a proxy, which may open as many connections as all other clients together.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    when_ready = server.when_ready
 
     def ready() -> None:
         # A garbage collection over all loaded modules and models would block every request for a third of a second.
@@ -146,7 +127,7 @@ def run_server(
         gc.freeze()
         when_ready()
 
-    server = Server(app, service, ready, reload, is_trusted)
+    server.when_ready = ready
     server.run(sockets=[found])
     if server.was_interrupted:
         raise KeyboardInterrupt
@@ -158,6 +139,17 @@ class Server(uvicorn.Server):
     SIGTERM: `/readyz` turns 503 at once. New connections end after `drain_delay_seconds`, when load balancers have seen
     that, or later if files are still unfinished or not downloaded. SIGINT: new connections end at once. A second signal
     drops the work in progress.
+
+    Parameters
+    ----------
+    app, service
+        The application and its service.
+    when_ready
+        Called when the server listens.
+    reload
+        Called after SIGHUP. It raises DragomanError if nothing was changed.
+    is_trusted
+        Whether a peer is a proxy, which may open as many connections as all other clients together.
     """
 
     def __init__(
@@ -183,7 +175,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
-        self._service, self._when_ready, self._reload = service, when_ready, reload
+        self._service, self.when_ready, self._reload = service, when_ready, reload
         self._reload_task: asyncio.Task[None] | None = None
         self._must_reload = self.was_interrupted = False
         self._connections = Connections(connection_limit(settings.max_connections), is_trusted)
@@ -198,11 +190,11 @@ class Server(uvicorn.Server):
                 one.start()
             if self._reload is not None and can_reload():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._handle_hangup)
-            self._when_ready()
+            self.when_ready()
 
     def _make_protocol(self, place: Place) -> asyncio.Protocol:
         state = {"server_state": self.server_state, "app_state": self.lifespan.state}
-        return make_protocol(place, self._service.settings.body_seconds, config=self.config, **state)
+        return TimedHttpProtocol(place, self._service.settings.body_seconds, config=self.config, **state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer the requests that arrived, and close the connections."""
