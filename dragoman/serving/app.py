@@ -7,7 +7,6 @@ Each route has an `Endpoint`, with the limits and checks of its requests. Probes
 work, so that they answer under load.
 """
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
@@ -26,14 +25,13 @@ from dragoman.serving.apis import deepl, libretranslate, native_api
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.endpoint import Endpoint, SortedJsonResponse, error_response, is_deepl
-from dragoman.serving.http.forwarding import BASE_URL, DIRECT, Deployment, Forwarding
+from dragoman.serving.http.forwarding import BASE_URL, DIRECT, Deployment
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.http.middleware import Middleware
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.http.refusals import LOG, Refused
 from dragoman.serving.pages import DOCS_FILES, docs_page, openapi_document, page_files
 from dragoman.serving.service import Service
 
-_log = logging.getLogger("dragoman.serving")
 # Bytes allowed for the form fields around a file.
 _FORM_BYTES = 1 << 16
 _WHERE_TO_LOOK = "/docs lists every path."
@@ -60,7 +58,7 @@ def make_app(service: Service, keys: Keys, with_page: bool = True, deployment: D
         try:
             await service.start()
         except Exception:
-            _log.exception("the models failed to translate the warm-up sentences")
+            LOG.exception("the models failed to translate the warm-up sentences")
             raise
         yield
         files.close()
@@ -75,7 +73,7 @@ def make_app(service: Service, keys: Keys, with_page: bool = True, deployment: D
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse_address})
     app.router.redirect_slashes = False  # the redirect would name a wrong address behind a proxy
     paths = frozenset(route.path for route in routes)
-    return Forwarding(Middleware(app, service.metrics, paths, deployment), deployment)
+    return Middleware(app, service.metrics, paths, deployment)
 
 
 def _routes(service: Service, files: FileTranslations, keys: Keys, with_page: bool) -> list[Route]:

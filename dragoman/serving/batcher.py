@@ -14,7 +14,6 @@ Costs are estimated tokens (`throughput.cost_of`), times are seconds of `time.mo
 """
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
@@ -23,7 +22,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from dragoman.records import Translation
-from dragoman.serving.http.refusals import Refused, internal_error, server_busy
+from dragoman.serving.http.refusals import LOG, Refused, internal_error, server_busy
 from dragoman.serving.metrics import Metrics
 from dragoman.serving.settings import ServeSettings
 from dragoman.serving.throughput import Throughput, cost_of
@@ -42,8 +41,6 @@ _BATCH_SECONDS = 1.0
 
 TranslateBatch = Callable[[Any, list[MarkedText]], Sequence[Translation]]
 """Translates a batch whose sentences share one key (a model and its options). Called in a lane's thread."""
-
-_log = logging.getLogger("dragoman.serving")
 
 
 class _Job:
@@ -300,7 +297,7 @@ class Batcher:
             return list(await loop.run_in_executor(self._executor, self._translate_batch, key, texts))
         except Exception:
             if len(texts) == 1:
-                _log.exception("the model failed on a text of %d characters", len(texts[0].text))
+                LOG.exception("the model failed on a text of %d characters", len(texts[0].text))
                 return [internal_error()]
         half = len(texts) // 2
         return [*await self._translate_or_halve(key, texts[:half]), *await self._translate_or_halve(key, texts[half:])]

@@ -18,7 +18,6 @@ so that its files cannot delay those of others. The limits keep the memory for t
 import asyncio
 import contextlib
 import errno
-import logging
 import time
 import uuid
 from collections import Counter
@@ -31,7 +30,7 @@ from typing import Any, TypeVar
 from dragoman.errors import DataError
 from dragoman.files import TemporaryFolder
 from dragoman.serving.documents import MARKERS, Document, TextFormat
-from dragoman.serving.http.refusals import Refused, internal_error
+from dragoman.serving.http.refusals import LOG, Refused, internal_error
 from dragoman.serving.service import AUTO, Service, TranslationRequest
 from dragoman.text.documents.markup import update_declarations
 
@@ -44,7 +43,6 @@ _LONGEST_STRETCH = 3 * _LONGEST_TEXT
 _MOST_PARTS, _MOST_MARKERS = 400_000, 150_000
 # A client may have two files in translation if both are at most this large.
 _SMALL_FILE_BYTES = 250_000
-_log = logging.getLogger("dragoman.serving")
 # `_not_found` and the help of `max_files` name this time as half an hour.
 _KEPT_SECONDS = 1800.0
 # Files translated at a time. Together they have up to 1,024 sentences in the queue, 16 batches of the default size.
@@ -285,9 +283,9 @@ class FileTranslations:
         """Drop all files, and log which of them are lost."""
         jobs = list(self._jobs.values())
         if lost := [f"{job.id} ({job.done} of {job.total} sentences)" for job in jobs if job.is_unfinished]:
-            _log.warning("files lost before they were translated: %s", ", ".join(lost))
+            LOG.warning("files lost before they were translated: %s", ", ".join(lost))
         if unfetched := [job.id for job in jobs if job.is_pending and not job.is_unfinished]:
-            _log.warning("files lost before they were downloaded: %s", ", ".join(unfetched))
+            LOG.warning("files lost before they were downloaded: %s", ", ".join(unfetched))
         self._jobs.clear()
         for job in jobs:
             self.drop(job)
@@ -303,12 +301,12 @@ class FileTranslations:
         except DataError as error:
             job.refused = Refused(400, f"Invalid request: {error}")
         except OSError as error:
-            _log.exception("writing a translated file failed")
+            LOG.exception("writing a translated file failed")
             status = 507 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else 500
             words = "The server could not store the translated file. See the server's log."
             job.refused = Refused(status, words)
         except Exception:
-            _log.exception("translating a file failed")
+            LOG.exception("translating a file failed")
             job.refused = internal_error()
         job.ended_at = time.monotonic()
         job.ended.set()

@@ -31,7 +31,6 @@ DOCS_FILES = frozenset({"/docs.css", "/page.css", "/theme.js"})
 """Files that the documentation needs even if the translation page is off."""
 
 
-@lru_cache(maxsize=1)
 def page_files() -> dict[str, Response]:
     """The response for each path, one per file of ``page/``. index.html is ``/``."""
     answers = {}

@@ -8,7 +8,6 @@ flags. All steps share one deadline.
 """
 
 import asyncio
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from dragoman.serving.batcher import Batcher
 from dragoman.serving.detection import Detection, detect_language
 from dragoman.serving.documents import PLAIN_TEXT, Document, TextFormat
 from dragoman.serving.http.bodies import BodyMemory
-from dragoman.serving.http.refusals import RefusalThrottle, Refused, shutting_down
+from dragoman.serving.http.refusals import LOG, RefusalThrottle, Refused, shutting_down
 from dragoman.serving.metrics import Metrics
 from dragoman.serving.models import BatchKey, Models, ServedModel
 from dragoman.serving.settings import ServeSettings
@@ -35,7 +34,6 @@ from dragoman.serving.throughput import cost_of
 from dragoman.text.doctor.languages import known_languages
 from dragoman.text.documents.markers import MarkedText
 
-_log = logging.getLogger("dragoman.serving")
 _Result = TypeVar("_Result")
 AUTO = "auto"
 """Source language of a request that asks the server to detect it."""
@@ -309,7 +307,7 @@ class Service:
         try:
             await asyncio.to_thread(known_languages)
         except (OSError, ResourceError) as error:  # the next request tries again
-            _log.error("the language detector failed to load: %s", error)
+            LOG.error("the language detector failed to load: %s", error)
             message = "Language detection failed to load. Specify the source language. See the server's log."
             raise Refused(503, message, 30) from None
         self._can_detect = True
@@ -364,12 +362,10 @@ def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int
         return Answer(parsed.text, [], parsed.source, parsed.detection, [], [0])
     first_ranks: dict[str, int] = {}
     for rank in range(max(len(part.candidates) for part in parts) or 1):
-        text = parsed.document.with_translations([_candidate_text(part, rank) for part in parts])
+        text = parsed.document.with_translations(
+            [part.candidates[: rank + 1][-1].text if part.candidates else "" for part in parts]
+        )
         first_ranks.setdefault(text, rank)
     best, *others = list(first_ranks)[: 1 + num_alternatives]
     ranks = [first_ranks[text] for text in (best, *others)]
     return Answer(best, others, parsed.source, parsed.detection, parts, ranks)
-
-
-def _candidate_text(part: Translation, rank: int) -> str:
-    return part.candidates[: rank + 1][-1].text if part.candidates else ""

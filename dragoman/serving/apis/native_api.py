@@ -150,8 +150,8 @@ def get_v1_models(service: Service) -> dict[str, Any]:
         }
         for model in service.models.all
     ]
-    found = {"version": __version__, "models": described, "pairs": service.models.pairs}
-    return {**found, "inspection": has_torch()}
+    pairs = service.models.pairs
+    return {"version": __version__, "models": described, "pairs": pairs, "inspection": has_torch()}
 
 
 async def post_inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
@@ -194,19 +194,13 @@ async def _inspection(service: Service, fields: Fields) -> Inspection:
         raise Refused(400, f"Invalid request: no single model translates from {source} to {target}. See /v1/models.")
     if service.inspections.locked():
         raise server_busy(5)
+    (model,) = path
     try:
-        work = partial(
-            _inspect,
-            path[0].model,
-            text,
-            path[0].settings(n_best),
-            name=path[0].pair,
-            reference=fields.text("reference"),
-            prefix_ids=_ids(fields.text("prefix")),
-        )
+        facts = {"reference": fields.text("reference"), "prefix_ids": _ids(fields.text("prefix"))}
+        work = partial(_inspect, model.model, text, model.settings(n_best), name=model.pair, **facts)
         async with service.inspections, asyncio.timeout(service.settings.deadline_seconds):
             found = await service.run_inspection(work)
-        return replace(found, src_lang=path[0].source, tgt_lang=path[0].target)
+        return replace(found, src_lang=model.source, tgt_lang=model.target)
     except DataError as error:
         raise Refused(400, f"Invalid request: {error}") from None
     except TimeoutError:

@@ -235,21 +235,17 @@ async def _chunks(
     scope: Scope, receive: Receive, most_bytes: int, take: Callable[[int], None]
 ) -> AsyncGenerator[bytes, None]:
     """The chunks of a body, within the limits of `read_fields`."""
-    announced = _header(scope, "content-length")
+    too_large = Refused(413, f"The request may have at most {most_bytes} bytes. Send it in parts.", closes=True)
+    announced, size = _header(scope, "content-length"), 0
     if announced.isdecimal() and int(announced) > most_bytes:
-        raise _too_large(most_bytes)
-    size = 0
+        raise too_large
     async for chunk in Request(scope, receive).stream():
         size += len(chunk)
         take(len(chunk))
         if size > most_bytes:
-            raise _too_large(most_bytes)
+            raise too_large
         yield chunk
 
 
 def _header(scope: Scope, name: str) -> str:
     return Headers(scope=scope).get(name, "")
-
-
-def _too_large(most_bytes: int) -> Refused:
-    return Refused(413, f"The request may have at most {most_bytes} bytes. Send it in parts.", closes=True)

@@ -12,7 +12,6 @@ in use, the new connection is refused with 503.
 import asyncio
 import contextlib
 import ctypes
-import logging
 import socket
 import struct
 import sys
@@ -22,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dragoman.serving.http.keys import address_of
+from dragoman.serving.http.refusals import LOG
 
 # A connection waits for a request, for the rest of a request's head, or has a request in progress.
 _State = Literal["idle", "head", "busy"]
-_log = logging.getLogger("dragoman.serving")
 # Connections that may wait in the kernel, and how many of them are accepted in a row: too many block the event loop.
 _BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
 # Pause after the kernel refused to accept, and time between two lines in the log.
@@ -143,7 +142,7 @@ class Connections:
         """Count a connection that is closed or refused. Log at most one line a minute, with their number."""
         self.num_moved += 1
         if time.monotonic() >= self._next_log:
-            _log.warning("%s: %d closed or refused", trouble, self.num_moved - self._num_logged)
+            LOG.warning("%s: %d closed or refused", trouble, self.num_moved - self._num_logged)
             self._num_logged, self._next_log = self.num_moved, time.monotonic() + _LOG_SECONDS
 
     def give_back(self, place: Place, client: _Client) -> None:

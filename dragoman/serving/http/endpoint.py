@@ -8,7 +8,6 @@ reading takes time; a key in a field, and the rate; then the handler.
 import asyncio
 import inspect
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +19,11 @@ from starlette.types import Message, Receive, Scope, Send
 from dragoman.serving.http.bodies import Fields, content_type, has_short_body, linger, read_fields
 from dragoman.serving.http.decoding import MULTIPART
 from dragoman.serving.http.keys import Keys, address_of
-from dragoman.serving.http.refusals import Refused, internal_error
+from dragoman.serving.http.refusals import LOG, Refused, internal_error
 from dragoman.serving.service import Service
 
 Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
 
-_log = logging.getLogger("dragoman.serving")
 # Most characters in an error message, because some of them come from the client.
 _LONGEST = 1000
 # Pause before a long body is refused.
@@ -98,7 +96,7 @@ class Endpoint:
                 await _send_and_linger(response, scope, receive, send)
                 return
         except Exception:
-            _log.exception("%s %s failed", scope["method"], scope["path"])
+            LOG.exception("%s %s failed", scope["method"], scope["path"])
             response = error_response(scope, internal_error())
         await response(scope, receive, send)
 

@@ -1,10 +1,9 @@
 """Wraps all routes: adds the common headers, answers preflight requests, counts and logs.
 
-`app.py` makes one `Middleware` around all routes, inside `Forwarding`.
+`app.py` makes one `Middleware` around all routes. It finds the client behind a proxy first (`forwarding.py`).
 """
 
 import asyncio
-import logging
 import time
 
 from starlette.responses import Response
@@ -13,10 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dragoman.serving.http.access_log import REQUEST_ID
 from dragoman.serving.http.endpoint import error_response
 from dragoman.serving.http.forwarding import Deployment
-from dragoman.serving.http.refusals import shutting_down
+from dragoman.serving.http.refusals import LOG, shutting_down
 from dragoman.serving.metrics import Metrics
 
-_log = logging.getLogger("dragoman.serving")
 _CORS_HEADERS = [
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
@@ -33,14 +31,14 @@ class Middleware:
     """Wraps all routes: adds the common headers, answers CORS preflight requests, counts and logs answers."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: frozenset[str], deployment: Deployment) -> None:
-        self._app, self._metrics, self._routes = app, metrics, routes
-        self._origins, self._access_log = deployment.origins, deployment.access_log
+        self._app, self._metrics, self._routes, self._deployment = app, metrics, routes, deployment
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by ASGI."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope.update(self._deployment.describe(scope))
         start, status, size = time.monotonic(), 0, 0
         headers = [*self._common_headers(scope), (b"x-request-id", scope[REQUEST_ID].encode())]
 
@@ -65,19 +63,19 @@ class Middleware:
             route, seconds = self._route(scope["path"]), time.monotonic() - start
             self._metrics.end_request(scope, route, status, seconds)
             if status == 500:
-                _log.error("request %s to %s failed", scope[REQUEST_ID], route)
-            if self._access_log is not None:
+                LOG.error("request %s to %s failed", scope[REQUEST_ID], route)
+            if self._deployment.access_log is not None:
                 facts = {"route": route, "status": status or _GONE, "seconds": round(seconds, 6)}
-                self._access_log.write(scope, facts | {"bytes": 0 if scope["method"] == "HEAD" else size})
+                self._deployment.access_log.write(scope, facts | {"bytes": 0 if scope["method"] == "HEAD" else size})
 
     def _common_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """The headers that every answer has. Those for CORS depend on the origin if only some may read answers."""
-        if self._origins is None:
+        if self._deployment.origins is None:
             return COMMON_HEADERS
         origin = dict(scope["headers"]).get(b"origin", b"")
-        is_allowed = origin.decode("latin-1") in self._origins
+        is_allowed = origin.decode("latin-1") in self._deployment.origins
         allowed = [(b"access-control-allow-origin", origin), *_CORS_HEADERS] if is_allowed else []
-        return [*allowed, *([(b"vary", b"Origin")] if self._origins else []), *_ALL_ANSWERS]
+        return [*allowed, *([(b"vary", b"Origin")] if self._deployment.origins else []), *_ALL_ANSWERS]
 
     def _route(self, path: str) -> str:
         """The label of a path in the metrics: one of a fixed set, whatever paths clients request."""

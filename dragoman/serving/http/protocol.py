@@ -11,11 +11,10 @@ The methods with public names override uvicorn's and asyncio's callbacks; all ru
 
 import asyncio
 import sys
-from http import HTTPStatus
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dragoman.serving.http.connections import Place
 from dragoman.serving.http.decoding import MALFORMED
@@ -268,6 +267,5 @@ def encode_refusal(refused: Refused) -> bytes:
     """A complete HTTP answer as bytes, for a connection without a valid request."""
     answer = error_response({"path": ""}, refused)
     headers = [*answer.raw_headers, *COMMON_HEADERS]
-    head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-    line = f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}\r\n"
-    return line.encode() + head + b"\r\n" + bytes(answer.body)
+    head = [STATUS_LINE[refused.status], *(name + b": " + value + b"\r\n" for name, value in headers)]
+    return b"".join([*head, b"\r\n", answer.body])

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,13 +29,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.serving.http.connections import Connections, Listener, Place, connection_limit
+from dragoman.serving.http.connections import Connections, Listener, connection_limit
 from dragoman.serving.http.hangups import can_reload, is_terminal_closed
 from dragoman.serving.http.protocol import TimedHttpProtocol, encode_refusal
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.http.refusals import LOG, Refused
 from dragoman.serving.service import Service
 
-_log = logging.getLogger("dragoman.serving")
 # How long an idle connection stays open.
 _KEEP_ALIVE_SECONDS = 20
 # How often a draining server checks whether files are still unfinished.
@@ -184,17 +184,15 @@ class Server(uvicorn.Server):
         """Start listening, then call `when_ready`."""
         await super().startup([])
         refusal = encode_refusal(_NO_PLACE)
-        self._listeners = [Listener(one, self._connections, self._make_protocol, refusal) for one in sockets or ()]
+        given = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        make_protocol = partial(TimedHttpProtocol, body_seconds=self._service.settings.body_seconds, **given)
+        self._listeners = [Listener(one, self._connections, make_protocol, refusal) for one in sockets or ()]
         if self.started:
             for one in self._listeners:
                 one.start()
             if self._reload is not None and can_reload():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._handle_hangup)
             self.when_ready()
-
-    def _make_protocol(self, place: Place) -> asyncio.Protocol:
-        state = {"server_state": self.server_state, "app_state": self.lifespan.state}
-        return TimedHttpProtocol(place, self._service.settings.body_seconds, config=self.config, **state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer the requests that arrived, and close the connections."""
@@ -255,9 +253,9 @@ class Server(uvicorn.Server):
             try:
                 await self._reload()
             except DragomanError as error:
-                _log.warning("reloading failed, and nothing was changed: %s", error)
+                LOG.warning("reloading failed, and nothing was changed: %s", error)
             except Exception:
-                _log.exception("reloading failed, and nothing was changed")
+                LOG.exception("reloading failed, and nothing was changed")
 
     def _leave(self, latest: float) -> None:
         """Stop accepting connections, or try again later if files are unfinished or not downloaded.
