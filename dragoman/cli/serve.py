@@ -81,7 +81,7 @@ def _serve(options: argparse.Namespace, held: list[int]) -> int:
         service, address = Service(load_models(), settings), url_of_socket(found)
         app, pairs = make_app(service, keys, not options.no_page, deployment), ", ".join(service.models.pairs)
         public_url = deployment.public_url or (address if options.unix_socket is None else "") + deployment.prefix
-        run_server(Server(app, service, ready, reload, deployment.proxies.trusts), found)
+        run_server(Server(app, service, ready, reload), found)
     return 0
 
 

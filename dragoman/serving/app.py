@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from dragoman.errors import ConfigError
 from dragoman.serving.apis import deepl, libretranslate, native_api
@@ -37,7 +37,7 @@ _FORM_BYTES = 1 << 16
 _WHERE_TO_LOOK = "/docs lists every path."
 
 
-def make_app(service: Service, keys: Keys, with_page: bool = True, deployment: Deployment = DIRECT) -> ASGIApp:
+def make_app(service: Service, keys: Keys, with_page: bool = True, deployment: Deployment = DIRECT) -> Middleware:
     """Build the ASGI application of a service. Its lifespan starts and closes the service.
 
     Parameters
@@ -89,10 +89,10 @@ def _routes(service: Service, files: FileTranslations, keys: Keys, with_page: bo
 
     def translate_file(request: Request, fields: Fields) -> Any:
         client, base_url = keys.client(request.scope, fields), request.scope[BASE_URL]
-        return libretranslate.post_translate_file(service, files, fields, client, base_url)
+        return libretranslate.post_translate_file(files, fields, client, base_url)
 
     def start_file(request: Request, fields: Fields) -> Any:
-        return native_api.post_v1_files(service, files, fields, keys.client(request.scope, fields))
+        return native_api.post_v1_files(files, fields, keys.client(request.scope, fields))
 
     def openapi(request: Request, fields: Fields) -> Any:
         return openapi_document() | {"servers": [{"url": request.scope[BASE_URL]}]}

@@ -115,7 +115,6 @@ class Batcher:
         self._small: deque[_Job] = deque()
         self._large: deque[_Job] = deque()
         self._large_lanes, self._last_was_large = 0, False
-        self._small_left = 0
         self._jobs: set[_Job] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_done = -math.inf  # when a text was last translated, for health probes
@@ -157,7 +156,8 @@ class Batcher:
             return self.throughput.wait(sum(min(job.cost_left, cost) for job in self._jobs))
         first = next((job for job in self._small if job.waiting), None)
         waited = time.monotonic() - first.received if first else 0.0
-        return max(waited, self.throughput.wait(self._small_left + cost * len(self._large)))
+        small_left = sum(job.cost_left for job in self._jobs if job.is_small)
+        return max(waited, self.throughput.wait(small_left + cost * len(self._large)))
 
     async def translate(
         self, key: Hashable, texts: Sequence[MarkedText], deadline: float | None = None
@@ -190,7 +190,6 @@ class Batcher:
         self._jobs.add(job)
         if job.is_small:
             self._last_small = job.received
-            self._small_left += job.cost_left
         (self._small if job.is_small else self._large).append(job)
         self._dispatch()
         try:
@@ -199,7 +198,6 @@ class Batcher:
         except TimeoutError:
             raise server_busy(self._wait(0)) from None
         finally:
-            self._small_left -= job.cost_left * job.is_small
             job.waiting.clear()
             job.done.cancel()
             self._jobs.discard(job)
@@ -264,7 +262,6 @@ class Batcher:
                     self._metrics.queue.observe(time.monotonic() - job.received)
                 number = job.waiting.popleft()
                 job.cost_left -= job.costs[number]
-                self._small_left -= job.costs[number] * job.is_small
                 batch.append((job, number))
             jobs = [job for job in jobs if job.waiting]
         queue.rotate(-1)

@@ -17,14 +17,7 @@ from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import MarkupRules, read_markup
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.documents.tags import tags_of
-from dragoman.text.tokenization.sentence_splitting import (
-    Segment,
-    cut_at,
-    find_all,
-    join_segments,
-    sentence_ends,
-    split_to_fit,
-)
+from dragoman.text.tokenization import sentence_splitting as splitting
 
 TextKind = Literal["text", "html", "xml", "xml-lines", "subtitles"]
 Split = Literal["sentences", "lines", "none"]
@@ -101,11 +94,11 @@ class TextFormat:
         marks_lines = self.kind == "xml-lines" and _LINE_TAG not in text
         page = read_markup(_mark_line_ends(text) if marks_lines else text, rules)
         num_pieces = len(page.parts) + sum(len(text.markers) for text in page.texts)
-        if marks_lines:
-            return Document(
-                page.texts, lambda found: page.with_translations(found).replace(_LINE_MARKER, ""), num_pieces
-            )
-        return Document(page.texts, page.with_translations, num_pieces)
+
+        def without_marks(translations: Sequence[str]) -> str:
+            return page.with_translations(translations).replace(_LINE_MARKER, "")
+
+        return Document(page.texts, without_marks if marks_lines else page.with_translations, num_pieces)
 
     def measure(self, text: str) -> Iterator[tuple[str, int]]:
         """What the parts of a text are called and how many characters they have, without making them.
@@ -115,7 +108,7 @@ class TextFormat:
         if self.kind == "text":
             yield from (("lines and sentences", 0) for _ in _cut(text, self.split))
         elif self.kind == "subtitles":
-            for line in cut_at(text, (match.end() for match in find_all(_LINE_END, text))):
+            for line in _cut_after(_LINE_END, text):
                 yield "lines", len(line)
                 yield from repeat((MARKERS, 0), line.count("<") + line.count("&"))
         else:
@@ -138,7 +131,7 @@ def _read_plain_text(text: str, split: Split) -> Document:
         texts = [part.text for part in parts]
         for place, translation in zip(places, translations, strict=True):
             texts[place] = translation
-        return join_segments(parts, texts)
+        return splitting.join_segments(parts, texts)
 
     return Document([MarkedText(parts[place].text, ()) for place in places], whole, len(parts))
 
@@ -151,19 +144,24 @@ def _mark_line_ends(text: str) -> str:
 
 def _cut(text: str, split: Split) -> Iterator[str]:
     """The lines or sentences of a text, each with the white space after it."""
-    lines = [text] if split == "none" else cut_at(text, (match.end() for match in find_all(_LINE_BREAKS, text)))
-    return (one for line in lines for one in (cut_at(line, sentence_ends(line)) if split == "sentences" else [line]))
+    for line in [text] if split == "none" else _cut_after(_LINE_BREAKS, text):
+        yield from splitting.cut_at(line, splitting.sentence_ends(line)) if split == "sentences" else [line]
 
 
-def _segments(text: str, split: Split) -> list[Segment]:
+def _cut_after(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+    """The parts of a text, each with the match of the pattern at its end."""
+    return splitting.cut_at(text, (match.end() for match in splitting.find_all(pattern, text)))
+
+
+def _segments(text: str, split: Split) -> list[splitting.Segment]:
     """Parts with the white space after each. White space in front of a part is a part without text."""
-    pieces = (part.text + part.separator for piece in _cut(text, split) for part in split_to_fit(piece, len, _LONGEST))
     segments = []
-    for piece in filter(None, pieces):
+    for part in (part for piece in _cut(text, split) for part in splitting.split_to_fit(piece, len, _LONGEST)):
+        piece = part.text + part.separator
         core = piece.strip()
         start = piece.index(core) if core else len(piece)
         if start:
-            segments.append(Segment("", piece[:start]))
+            segments.append(splitting.Segment("", piece[:start]))
         if core:
-            segments.append(Segment(core, piece[start + len(core) :]))
+            segments.append(splitting.Segment(core, piece[start + len(core) :]))
     return segments

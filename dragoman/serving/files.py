@@ -152,7 +152,7 @@ class FileTranslations:
     """
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self.service = service
         self._folder = TemporaryFolder("dragoman-files-locked-")
         self._jobs: dict[str, FileJob] = {}
         self._executor = ThreadPoolExecutor(_MAX_AT_ONCE, "files")
@@ -165,9 +165,9 @@ class FileTranslations:
         clients.
         """
         if job.request.source != AUTO:
-            self._service.models.require_path(job.request.source, job.request.target)
+            self.service.models.require_path(job.request.source, job.request.target)
         self._check_limits(job.client, job.num_bytes)
-        self._service.count_characters(job.num_chars)
+        self.service.count_characters(job.num_chars)
         job.turn = next((other.turn for other in self._jobs.values() if other.client == job.client), job.turn)
         self._jobs[job.id] = job
         self._start_next()
@@ -178,7 +178,7 @@ class FileTranslations:
         Drops a file if needed: the client's oldest translated file if it has half of all, or else the oldest downloaded
         or failed one.
         """
-        jobs, settings = list(self._jobs.values()), self._service.settings
+        jobs, settings = list(self._jobs.values()), self.service.settings
         most, most_bytes = settings.max_files, _MOST_WAITING * settings.max_file_bytes
         own = [job for job in jobs if job.client == client and job.is_pending]
         too_much = size + _waiting_bytes(own) > max(size, _half(most_bytes))
@@ -202,7 +202,7 @@ class FileTranslations:
 
     def _seconds_left(self, jobs: Sequence[FileJob]) -> float:
         """Seconds until the first of these files is dropped, or until it is translated if none is: an estimate."""
-        now, seconds = time.monotonic(), self._service.batcher.throughput.seconds
+        now, seconds = time.monotonic(), self.service.batcher.throughput.seconds
         if ended := [job.ended_at for job in jobs if not job.is_unfinished]:
             return min(ended) + _KEPT_SECONDS - now
         return min(
@@ -335,14 +335,14 @@ class FileTranslations:
         source = request.source
         if source == AUTO:
             sample = " ".join(one.text[:1000] for one in document.texts[:100])
-            source = (await self._service.detect_for(sample, request.target)).language
-        for number, model in enumerate(self._service.models.require_path(source, request.target)):
+            source = (await self.service.detect_for(sample, request.target)).language
+        for number, model in enumerate(self.service.models.require_path(source, request.target)):
             document = await self._run_in_thread(job, request.text_format.read, text) if number else document
             text = ""  # it takes up to 40 MB
             job.total += len(document.texts)
             answers: list[str] = []
             while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
-                answers += [one.text for one in await self._service.batcher.translate(request.batch_key(model), turn)]
+                answers += [one.text for one in await self.service.batcher.translate(request.batch_key(model), turn)]
                 job.done += len(turn)
             text = await self._run_in_thread(job, document.with_translations, answers)
         if request.text_format.kind == "html":

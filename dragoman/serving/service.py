@@ -265,7 +265,7 @@ class Service:
         self, path: Sequence[ServedModel], parsed: list[_ParsedText], request: TranslationRequest, until: float
     ) -> list[Answer]:
         """Translate texts of one language through the models of a path, each with the previous model's output."""
-        answers = [_answer(one, [], 0) for one in parsed]
+        answers = [_answer(one, iter(()), 0) for one in parsed]
         for step, model in enumerate(path, start=1):
             if step > 1:
                 texts = [one.text for one in answers]
@@ -279,9 +279,7 @@ class Service:
             left = max(0.0, until - asyncio.get_running_loop().time())
             parts = [part for one in parsed for part in one.document.texts]
             found = iter(await self.batcher.translate(wanted.batch_key(model), parts, left))
-            answers = [
-                _answer(one, list(islice(found, len(one.document.texts))), wanted.num_alternatives) for one in parsed
-            ]
+            answers = [_answer(one, found, wanted.num_alternatives) for one in parsed]
         return answers
 
     async def detect(self, text: str, among: Sequence[str] = ()) -> list[Detection]:
@@ -356,15 +354,15 @@ def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
         yield [text for _, text in turn]
 
 
-def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int) -> Answer:
-    """Candidate k of a text joins candidate k of each part, or the last candidate of a part with fewer."""
+def _answer(parsed: _ParsedText, found: Iterator[Translation], num_alternatives: int) -> Answer:
+    """The answer of the next translations. Candidate k of a text joins candidate k of each part, or its last one."""
+    parts = list(islice(found, len(parsed.document.texts)))
     if not parts:
         return Answer(parsed.text, [], parsed.source, parsed.detection, [], [0])
     first_ranks: dict[str, int] = {}
     for rank in range(max(len(part.candidates) for part in parts) or 1):
-        text = parsed.document.with_translations(
-            [part.candidates[: rank + 1][-1].text if part.candidates else "" for part in parts]
-        )
+        texts = [part.candidates[: rank + 1][-1].text if part.candidates else "" for part in parts]
+        text = parsed.document.with_translations(texts)
         first_ranks.setdefault(text, rank)
     best, *others = list(first_ranks)[: 1 + num_alternatives]
     ranks = [first_ranks[text] for text in (best, *others)]

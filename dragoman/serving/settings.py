@@ -36,9 +36,8 @@ class ServeSettings:
     drain_seconds: float = setting(30.0, "Seconds for requests in progress to finish after SIGTERM", minimum=0.0)
 
 
-@dataclass(frozen=True, slots=True)
 class _Tables:
-    serve: ServeSettings = ServeSettings()
+    serve: ServeSettings
 
 
 SERVE_SETTINGS = {setting.name: setting for setting in describe(_Tables).values()}

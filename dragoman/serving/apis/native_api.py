@@ -10,7 +10,6 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast, get_args
@@ -154,13 +153,13 @@ def get_v1_models(service: Service) -> dict[str, Any]:
     return {"version": __version__, "models": described, "pairs": pairs, "inspection": has_torch()}
 
 
-async def post_inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
+async def post_inspect(service: Service, fields: Fields) -> Any:
     """POST /inspect: the data of the inspection page for one text and one model.
 
     Fields: ``text`` (or ``q``), ``source``, ``target``, ``n_best``, ``reference`` and ``prefix``. A pair that needs two
     models is refused, because an inspection shows one model.
     """
-    return json.loads((await _inspection(service, fields)).to_json())  # type: ignore[no-any-return]
+    return json.loads((await _inspection(service, fields)).to_json())
 
 
 async def get_look(service: Service, fields: Fields) -> Response:
@@ -222,9 +221,9 @@ def _ids(text: str) -> list[int]:
     return [int(one) for one in text.split(",") if one]
 
 
-def post_v1_files(service: Service, files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
+def post_v1_files(files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: starts to translate a file and answers at once, with the file's id."""
-    job = parse_file(service, fields, client, default_source=AUTO)
+    job = parse_file(files.service, fields, client, default_source=AUTO)
     files.start(job)
     return get_v1_file(files, job.id)
 

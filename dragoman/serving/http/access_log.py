@@ -46,7 +46,6 @@ class AccessLog:
 
     def write(self, scope: Scope, facts: dict[str, Any]) -> None:
         """Write an entry with these facts, after what the scope of the request has."""
-        headers = dict(scope["headers"])
         entry = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "id": scope[REQUEST_ID],
@@ -54,7 +53,7 @@ class AccessLog:
             "key": scope.get("dragoman.key") or None,
             "method": scope["method"],
             **facts,
-            "agent": headers.get(b"user-agent", b"").decode("latin-1")[:_LONGEST_AGENT],
+            "agent": dict(scope["headers"]).get(b"user-agent", b"").decode("latin-1")[:_LONGEST_AGENT],
         }
         record = logging.makeLogRecord({"msg": json.dumps(entry)})
         try:

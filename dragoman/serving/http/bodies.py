@@ -24,6 +24,7 @@ from dragoman.serving.http.refusals import Refused
 from dragoman.serving.settings import ServeSettings
 
 URLENCODED = "application/x-www-form-urlencoded"
+_FLAGS = {"": False, "0": False, "false": False, "1": True, "true": True}
 # Fields of a request: its texts, as many others, and at least the number for the default of `max_texts`.
 _LEAST_FIELDS = 2000
 # The share of the memory for all bodies that one address may take.
@@ -150,12 +151,10 @@ class Fields:
     def flag(self, name: str) -> bool:
         """A boolean, as JSON or as text. False if it is missing or null. Raises Refused for anything else."""
         value = self._first(name)
-        known = {"": False, "0": False, "false": False, "1": True, "true": True}
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        if str(value).lower() not in known:
+        text = "" if value is None else str(value).lower()
+        if text not in _FLAGS:
             raise Refused(400, f"Invalid request: {name} must be true or false")
-        return known[str(value).lower()]
+        return _FLAGS[text]
 
     def _first(self, name: str) -> Any:
         """The value, or the first of several values in a form or query."""
@@ -219,7 +218,7 @@ async def read_fields(
             return Fields(group_by_name(pairs + decode_urlencoded(body, most_fields) if kind == URLENCODED else pairs))
 
 
-async def _in_turns(chunks: AsyncGenerator[bytes, None], memory: BodyMemory) -> AsyncGenerator[bytes, None]:
+async def _in_turns(chunks: AsyncIterator[bytes], memory: BodyMemory) -> AsyncGenerator[bytes, None]:
     """The chunks, each of which is decoded before the next one is requested."""
     async for chunk in chunks:
         async with memory.turn(len(chunk)):
@@ -231,9 +230,7 @@ def content_type(scope: Scope) -> str:
     return _header(scope, "content-type").partition(";")[0].strip().lower()
 
 
-async def _chunks(
-    scope: Scope, receive: Receive, most_bytes: int, take: Callable[[int], None]
-) -> AsyncGenerator[bytes, None]:
+async def _chunks(scope: Scope, receive: Receive, most_bytes: int, take: Callable[[int], None]) -> AsyncIterator[bytes]:
     """The chunks of a body, within the limits of `read_fields`."""
     too_large = Refused(413, f"The request may have at most {most_bytes} bytes. Send it in parts.", closes=True)
     announced, size = _header(scope, "content-length"), 0

@@ -101,7 +101,8 @@ class Connections:
     most
         The limit. One address gets half of it.
     is_trusted
-        Whether a peer is a proxy, which has no limit of its own. A unix socket has none either.
+        Whether a peer is a proxy, which may open as many connections as all other clients together. So may the peers of
+        a unix socket.
 
     Attributes
     ----------

@@ -31,14 +31,14 @@ class Middleware:
     """Wraps all routes: adds the common headers, answers CORS preflight requests, counts and logs answers."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: frozenset[str], deployment: Deployment) -> None:
-        self._app, self._metrics, self._routes, self._deployment = app, metrics, routes, deployment
+        self._app, self._metrics, self._routes, self.deployment = app, metrics, routes, deployment
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by ASGI."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope.update(self._deployment.describe(scope))
+        scope.update(self.deployment.describe(scope))
         start, status, size = time.monotonic(), 0, 0
         headers = [*self._common_headers(scope), (b"x-request-id", scope[REQUEST_ID].encode())]
 
@@ -64,18 +64,18 @@ class Middleware:
             self._metrics.end_request(scope, route, status, seconds)
             if status == 500:
                 LOG.error("request %s to %s failed", scope[REQUEST_ID], route)
-            if self._deployment.access_log is not None:
+            if self.deployment.access_log is not None:
                 facts = {"route": route, "status": status or _GONE, "seconds": round(seconds, 6)}
-                self._deployment.access_log.write(scope, facts | {"bytes": 0 if scope["method"] == "HEAD" else size})
+                self.deployment.access_log.write(scope, facts | {"bytes": 0 if scope["method"] == "HEAD" else size})
 
     def _common_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """The headers that every answer has. Those for CORS depend on the origin if only some may read answers."""
-        if self._deployment.origins is None:
+        if self.deployment.origins is None:
             return COMMON_HEADERS
         origin = dict(scope["headers"]).get(b"origin", b"")
-        is_allowed = origin.decode("latin-1") in self._deployment.origins
+        is_allowed = origin.decode("latin-1") in self.deployment.origins
         allowed = [(b"access-control-allow-origin", origin), *_CORS_HEADERS] if is_allowed else []
-        return [*allowed, *([(b"vary", b"Origin")] if self._deployment.origins else []), *_ALL_ANSWERS]
+        return [*allowed, *([(b"vary", b"Origin")] if self.deployment.origins else []), *_ALL_ANSWERS]
 
     def _route(self, path: str) -> str:
         """The label of a path in the metrics: one of a fixed set, whatever paths clients request."""

@@ -221,8 +221,7 @@ class TimedHttpProtocol(HttpToolsProtocol):
             cycle.disconnected = True  # the endpoint that reads this body must not answer it
             cycle.message_event.set()
         self.transport.write(encode_refusal(Refused(status, reason, closes=True)))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()  # closing with unread data would discard the answer
+        self.transport.write_eof()  # closing with unread data would discard the answer
         self.loop.call_later(_LINGER_SECONDS, self._close)
 
     def _start_timer(self, most_seconds: float) -> None:
@@ -253,7 +252,6 @@ class TimedHttpProtocol(HttpToolsProtocol):
     def _stop_watching_reader(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
-        self._unread = None
 
     def _give_up(self, unread: int) -> None:
         """Abort the connection if its `unread` bytes are still unread. A slow reader gets more time."""

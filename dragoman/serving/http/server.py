@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import errno
 import gc
-import logging
 import os
 import signal
 import socket
@@ -26,11 +25,11 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.serving.http.connections import Connections, Listener, connection_limit
 from dragoman.serving.http.hangups import can_reload, is_terminal_closed
+from dragoman.serving.http.middleware import Middleware
 from dragoman.serving.http.protocol import TimedHttpProtocol, encode_refusal
 from dragoman.serving.http.refusals import LOG, Refused
 from dragoman.serving.service import Service
@@ -95,14 +94,8 @@ def _is_abandoned(path: Path) -> bool:
     if not path.is_socket() or path.is_symlink():
         raise OSError(errno.EEXIST, "it exists and is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-        except BlockingIOError:  # its queue is full
-            pass
-    return False
+        probe.setblocking(False)  # its queue may be full
+        return probe.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def url_of_socket(found: socket.socket) -> str:
@@ -148,17 +141,10 @@ class Server(uvicorn.Server):
         Called when the server listens.
     reload
         Called after SIGHUP. It raises DragomanError if nothing was changed.
-    is_trusted
-        Whether a peer is a proxy, which may open as many connections as all other clients together.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        service: Service,
-        when_ready: Callable[[], None] = lambda: None,
-        reload: Reload | None = None,
-        is_trusted: Callable[[str], bool] = lambda peer: False,
+        self, app: Middleware, service: Service, when_ready: Callable[[], None], reload: Reload | None = None
     ) -> None:
         settings = service.settings
         config = uvicorn.Config(
@@ -167,6 +153,7 @@ class Server(uvicorn.Server):
             loop="asyncio",
             lifespan="on",
             log_config=None,
+            log_level="critical",  # uvicorn would log every signal
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -174,11 +161,10 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         )
         super().__init__(config)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
         self._service, self.when_ready, self._reload = service, when_ready, reload
         self._reload_task: asyncio.Task[None] | None = None
         self._must_reload = self.was_interrupted = False
-        self._connections = Connections(connection_limit(settings.max_connections), is_trusted)
+        self._connections = Connections(connection_limit(settings.max_connections), app.deployment.proxies.trusts)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `when_ready`."""
