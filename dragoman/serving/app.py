@@ -34,7 +34,6 @@ from dragoman.serving.service import Service
 
 # Bytes allowed for the form fields around a file.
 _FORM_BYTES = 1 << 16
-_WHERE_TO_LOOK = "/docs lists every path."
 
 
 def make_app(service: Service, keys: Keys, with_page: bool = True, deployment: Deployment = DIRECT) -> Middleware:
@@ -123,16 +122,15 @@ def _routes(service: Service, files: FileTranslations, keys: Keys, with_page: bo
     ]
     for path, response in page_files().items():
         if with_page or path in DOCS_FILES:
-            table.append(("GET", path, info(partial(_return_file, response))))
+            table.append(("GET", path, info(lambda *_, response=response: response)))
     return [Route(path, endpoint, methods=methods.split()) for methods, path, endpoint in table]
 
 
 async def _health(service: Service) -> Response:
     """Answer a readiness probe: 200 if the server translates, else 503 with the reason."""
     status = await service.probe_status()
-    if status == "ok":
-        return SortedJsonResponse({"status": status})
-    return SortedJsonResponse({"status": status}, 503, {"Retry-After": "5"})
+    code, headers = (200, {}) if status == "ok" else (503, {"Retry-After": "5"})
+    return SortedJsonResponse({"status": status}, code, headers)
 
 
 def _download(files: FileTranslations, request: Request) -> Response:
@@ -160,10 +158,6 @@ def _file_status(files: FileTranslations, request: Request) -> dict[str, Any]:
     return answer(files, request.path_params["name"])
 
 
-def _return_file(answer: Response, request: Request, fields: Fields) -> Response:
-    return answer
-
-
 def _refuse_suggestions(request: Request, fields: Fields) -> Any:
     raise Refused(403, "Suggestions are disabled on this server.")  # LibreTranslate's words
 
@@ -172,7 +166,7 @@ async def _refuse_address(request: Request, error: Exception) -> Response:
     """Answer an unknown path, or a method that a path does not support."""
     assert isinstance(error, HTTPException)
     words = {
-        404: f"Path not found. {deepl.SUPPORTED_PATHS if is_deepl(request.scope) else _WHERE_TO_LOOK}",
+        404: f"Path not found. {deepl.SUPPORTED_PATHS if is_deepl(request.scope) else '/docs lists every path.'}",
         405: f"This path does not support {request.method}. /docs lists its methods.",
     }
     response = error_response(request.scope, Refused(error.status_code, words.get(error.status_code, error.detail)))

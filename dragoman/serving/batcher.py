@@ -39,9 +39,6 @@ _SENTENCES_BESIDE = 16
 # Longest time for a batch. The next batch, and every sentence of this one, waits until the whole batch is done.
 _BATCH_SECONDS = 1.0
 
-TranslateBatch = Callable[[Any, list[MarkedText]], Sequence[Translation]]
-"""Translates a batch whose sentences share one key (a model and its options). Called in a lane's thread."""
-
 
 class _Job:
     """The sentences of one request that share a key.
@@ -92,7 +89,7 @@ class Batcher:
     Parameters
     ----------
     translate_batch
-        Translates a batch. It runs in a thread of `executor`.
+        Translates a batch whose sentences share one key (a model and its options), in a thread of `executor`.
     settings
         The limits. `batch_tokens`, `batch_sentences`, `batch_wait_ms`, `max_requests`, `max_wait_seconds` and
         `deadline_seconds` are used here.
@@ -104,7 +101,7 @@ class Batcher:
 
     def __init__(
         self,
-        translate_batch: TranslateBatch,
+        translate_batch: Callable[[Any, list[MarkedText]], Sequence[Translation]],
         settings: ServeSettings,
         executor: Executor,
         lanes: int,
@@ -276,7 +273,9 @@ class Batcher:
         key = batch[0][0].key
         answers = await self._translate_or_halve(key, [job.texts[number] for job, number in batch])
         cost, seconds = self.throughput.end(lane)
-        self._metrics.observe_batch(len(batch), cost, seconds)
+        self._metrics.batch_sentences.observe(len(batch))
+        self._metrics.batch_seconds.observe(seconds)
+        self._metrics.tokens.inc(cost)
         if any(not isinstance(answer, Refused) for answer in answers):
             self.last_done = time.monotonic()
         for (job, number), answer in zip(batch, answers, strict=True):

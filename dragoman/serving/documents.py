@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import MarkupRules, read_markup
@@ -30,8 +30,7 @@ _LINE_TAG = "dragoman-line"
 _LINE_MARKER = f"<{_LINE_TAG}/>"
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """The parts of a text to translate.
 
     Attributes

@@ -167,7 +167,7 @@ class FileTranslations:
         if job.request.source != AUTO:
             self.service.models.require_path(job.request.source, job.request.target)
         self._check_limits(job.client, job.num_bytes)
-        self.service.count_characters(job.num_chars)
+        self.service.metrics.count_characters(job.num_chars)
         job.turn = next((other.turn for other in self._jobs.values() if other.client == job.client), job.turn)
         self._jobs[job.id] = job
         self._start_next()
@@ -217,11 +217,11 @@ class FileTranslations:
             places: Counter[bytes] = Counter()
             for job in running:
                 places[job.client] += job.num_places
-            waiting = [job for job in self._jobs.values() if job.waits]
-            waiting = [job for job in waiting if places[job.client] + job.num_places <= _half(_MAX_AT_ONCE)]
-            if len(running) >= _MAX_AT_ONCE or not waiting:
+            most = _half(_MAX_AT_ONCE)
+            fitting = [job for job in self._jobs.values() if job.waits and places[job.client] + job.num_places <= most]
+            if len(running) >= _MAX_AT_ONCE or not fitting:
                 return
-            job = min(waiting, key=lambda job: places[job.client])
+            job = min(fitting, key=lambda job: places[job.client])
             job.started_at = time.monotonic()
             job.task = asyncio.create_task(self._run(job))
 

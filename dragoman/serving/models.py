@@ -111,6 +111,13 @@ class Models:
     """The served models by language pair. With `pivot`, two models are chained for pairs that no single model has.
 
     Raises ConfigError if two models have the same pair, or if no model has the language `pivot`.
+
+    Attributes
+    ----------
+    all, codes
+        The models, and the codes of their languages.
+    sources, pairs
+        The languages with at least one other target language, and all translatable pairs, such as en-de.
     """
 
     def __init__(self, models: Sequence[ServedModel], pivot: str = "") -> None:
@@ -124,6 +131,9 @@ class Models:
         self._pivot = canonical_code(pivot) if pivot else ""
         if self._pivot and self._pivot not in self.codes:
             raise ConfigError(f"`--pivot` must be one of {', '.join(self.codes)}, but is {pivot}.")
+        others = {code: [target for target in self.targets(code) if target != code] for code in self.codes}
+        self.sources = [code for code in self.codes if others[code]]
+        self.pairs = [f"{source}-{target}" for source in self.sources for target in others[source]]
 
     def find(self, code: str) -> str | None:
         """The served code for a client's spelling of it, or None."""
@@ -155,16 +165,6 @@ class Models:
     def targets(self, source: str) -> list[str]:
         """The languages that `source` can be translated to, `source` included, in alphabetical order."""
         return sorted(target for target in self.codes if self.path(source, target) is not None)
-
-    @property
-    def sources(self) -> list[str]:
-        """The languages with at least one other target language."""
-        return [code for code in self.codes if len(self.targets(code)) > 1]
-
-    @property
-    def pairs(self) -> list[str]:
-        """All translatable pairs, such as en-de."""
-        return [f"{source}-{target}" for source in self.sources for target in self.targets(source) if source != target]
 
 
 def canonical_code(code: str) -> str:

@@ -21,7 +21,7 @@ from dragoman.devices.threads import compute_on_one_thread
 from dragoman.errors import ResourceError
 from dragoman.inference.options import NO_DETAILS, Details
 from dragoman.inference.workers import num_search_threads
-from dragoman.records import Translation
+from dragoman.records import Candidate, Translation
 from dragoman.serving.batcher import Batcher
 from dragoman.serving.detection import Detection, detect_language
 from dragoman.serving.documents import PLAIN_TEXT, Document, TextFormat
@@ -85,8 +85,7 @@ class TranslationRequest:
         return BatchKey(model, 1 + self.num_alternatives, self.details, form.is_markup, form.by_sentence)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A translated text.
 
     Attributes
@@ -101,9 +100,8 @@ class Answer:
         The detection, if the language was detected.
     parts
         The translations of the parts of the text. It is empty if nothing needed translation.
-    ranks
-        One candidate rank for `text` and one for each of the `alternatives`: the rank of the parts' candidates that the
-        text is made of.
+    candidates
+        The candidates of the parts that `text` is made of, then those of each of the `alternatives`.
     """
 
     text: str
@@ -111,7 +109,7 @@ class Answer:
     source: str
     detection: Detection | None
     parts: list[Translation]
-    ranks: list[int]
+    candidates: list[list[Candidate]]
 
 
 class _ParsedText(NamedTuple):
@@ -136,8 +134,6 @@ class Service:
         The queue in front of the models.
     refusals
         Delays refusals, so that clients that retry at once leave time for work.
-    characters
-        Source characters received so far, which DeepL's ``/v2/usage`` reports.
     inspections
         Held by each inspection. One runs at a time (`run_inspection`), and the others wait.
     body_memory
@@ -157,7 +153,6 @@ class Service:
         self._splitter = ThreadPoolExecutor(1, "split")
         self._reloading = ThreadPoolExecutor(1, "reload", compute_on_one_thread)
         self.refusals = RefusalThrottle()
-        self.characters = 0
         self.inspections = asyncio.Semaphore(_MAX_INSPECTIONS)
         self.body_memory = BodyMemory(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
         self.takes_work = True
@@ -214,11 +209,6 @@ class Service:
         """Run an inspection in the inspection thread, which runs one at a time beside the lanes."""
         return await asyncio.get_running_loop().run_in_executor(self._apart, work)
 
-    def count_characters(self, count: int) -> None:
-        """Count source characters, in total and for the key of the current request."""
-        self.characters += count
-        self.metrics.count_characters(count)
-
     @property
     def status(self) -> str:
         """``ok``, or the reason not to send new work: ``starting``, ``draining`` or ``stalled``."""
@@ -248,7 +238,7 @@ class Service:
             await self._load_detector()
         work = partial(self._parse, models, request)
         parsed = await self._map_texts(work, texts, lambda one: one.document.num_pieces)
-        self.count_characters(sum(map(len, texts)))
+        self.metrics.count_characters(sum(map(len, texts)))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(parsed):
             groups[one.source].append(place)
@@ -358,12 +348,12 @@ def _answer(parsed: _ParsedText, found: Iterator[Translation], num_alternatives:
     """The answer of the next translations. Candidate k of a text joins candidate k of each part, or its last one."""
     parts = list(islice(found, len(parsed.document.texts)))
     if not parts:
-        return Answer(parsed.text, [], parsed.source, parsed.detection, [], [0])
-    first_ranks: dict[str, int] = {}
+        return Answer(parsed.text, [], parsed.source, parsed.detection, [], [[]])
+    chosen: dict[str, list[Candidate]] = {}
     for rank in range(max(len(part.candidates) for part in parts) or 1):
-        texts = [part.candidates[: rank + 1][-1].text if part.candidates else "" for part in parts]
-        text = parsed.document.with_translations(texts)
-        first_ranks.setdefault(text, rank)
-    best, *others = list(first_ranks)[: 1 + num_alternatives]
-    ranks = [first_ranks[text] for text in (best, *others)]
-    return Answer(best, others, parsed.source, parsed.detection, parts, ranks)
+        candidates = [part.candidates[: rank + 1] for part in parts]
+        text = parsed.document.with_translations([one[-1].text if one else "" for one in candidates])
+        chosen.setdefault(text, [one[-1] for one in candidates if one])
+    chosen = dict(islice(chosen.items(), 1 + num_alternatives))
+    best, *others = chosen
+    return Answer(best, others, parsed.source, parsed.detection, parts, list(chosen.values()))

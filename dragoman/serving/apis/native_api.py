@@ -76,14 +76,13 @@ def _n_best(service: Service, fields: Fields) -> int:
 def _describe_answer(answer: Answer, is_markup: bool) -> dict[str, Any]:
     """The facts about one text. A candidate of the text has the candidates of its parts, joined."""
     texts = [answer.text, *answer.alternatives]
-    chosen = [[part.candidates[: rank + 1][-1] for part in answer.parts if part.candidates] for rank in answer.ranks]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
     if answer.detection is not None:
         facts["confidence"] = answer.detection.confidence
     facts |= {
         "flags": _collect_flags(answer, is_markup),
         "lost": list(dict.fromkeys(piece for part in answer.parts for piece in part.lost)),
-        "candidates": [_describe_candidate(text, parts) for text, parts in zip(texts, chosen, strict=True) if parts],
+        "candidates": [_describe_candidate(*one) for one in zip(texts, answer.candidates, strict=True) if one[1]],
     }
     if any(part.alignment is not None for part in answer.parts):
         facts["sentences"] = [_describe_sentence(part) for part in answer.parts]

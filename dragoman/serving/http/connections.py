@@ -48,17 +48,17 @@ class Place:
     """The place of one open connection. Its protocol sets `transport`, and reports states and the end."""
 
     def __init__(self, connections: "Connections", client: "_Client", connection: socket.socket) -> None:
-        self.connections, self._client, self._socket = connections, client, connection
+        self.connections, self.client, self._socket = connections, client, connection
         self.transport: Any = None
         self.state: _State = "busy"
 
     def set_state(self, state: _State) -> None:
         """Report what the connection waits for."""
         self.state = state
-        for places in self._client.waiting.values():
+        for places in self.client.waiting.values():
             places.pop(self, None)
         if state != "busy" and self in self.connections.places:
-            self._client.waiting[state][self] = None
+            self.client.waiting[state][self] = None
 
     def has_data(self) -> bool:
         """Whether the client sent bytes that are not read yet."""
@@ -67,16 +67,11 @@ class Place:
         except OSError:
             return False
 
-    def free(self) -> None:
-        """Give the place back. Does nothing the second time."""
-        self.set_state("busy")
-        self.connections.give_back(self, self._client)
-
     def take_over(self) -> bool:
         """Abort the connection and free its place, unless a request is arriving."""
         if self.has_data():
             return False
-        self.free()
+        self.connections.give_back(self)
         self.transport.abort()
         return True
 
@@ -146,13 +141,14 @@ class Connections:
             LOG.warning("%s: %d closed or refused", trouble, self.num_moved - self._num_logged)
             self._num_logged, self._next_log = self.num_moved, time.monotonic() + _LOG_SECONDS
 
-    def give_back(self, place: Place, client: _Client) -> None:
-        """Forget a place, and a client without places."""
+    def give_back(self, place: Place) -> None:
+        """Forget a place, and a client without places. Does nothing the second time."""
+        place.set_state("busy")
         if place in self.places:
             self.places.remove(place)
-            client.num_places -= 1
-            if not client.num_places:
-                del self._clients[client.name]
+            place.client.num_places -= 1
+            if not place.client.num_places:
+                del self._clients[place.client.name]
 
 
 def _drop_packets(listening: socket.socket) -> None:
@@ -243,7 +239,7 @@ class Listener:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: self.make_protocol(place), connection)
         except OSError:  # the client left
-            place.free()
+            self.connections.give_back(place)
             connection.close()
 
     def _refuse(self, connection: socket.socket) -> None:

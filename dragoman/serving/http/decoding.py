@@ -12,8 +12,7 @@ import re
 import sys
 from binascii import a2b_qp
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
@@ -34,8 +33,7 @@ _MOST_PERCENT_SIGNS = 20_000
 _PERCENT_SIGN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
+class Upload(NamedTuple):
     """A file uploaded in a form."""
 
     name: str

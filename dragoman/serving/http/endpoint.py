@@ -22,8 +22,6 @@ from dragoman.serving.http.keys import Keys, address_of
 from dragoman.serving.http.refusals import LOG, Refused, internal_error
 from dragoman.serving.service import Service
 
-Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
-
 # Most characters in an error message, because some of them come from the client.
 _LONGEST = 1000
 # Pause before a long body is refused.
@@ -72,7 +70,7 @@ class Endpoint:
     """
 
     service: Service
-    handler: Handler
+    handler: Callable[[Request, Fields], Awaitable[Any] | Any]
     most_bytes: int
     keys: Keys | None = None
     is_work: bool = False
@@ -135,8 +133,7 @@ class Endpoint:
 
 async def _await_unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
     """Await the answer. If the client disconnects first, cancel the work and raise ClientDisconnect."""
-    work = asyncio.ensure_future(answer)
-    leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
+    work, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():

@@ -70,7 +70,7 @@ class TimedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         self._stop_watching_reader()
-        self._place.free()
+        self._place.connections.give_back(self._place)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()  # uvicorn would keep a connection that was reset for 20 seconds
 
