@@ -53,7 +53,7 @@ def _serve(options: argparse.Namespace, held: list[int]) -> int:
     from dragoman.serving.app import make_app
     from dragoman.serving.http.forwarding import Deployment
     from dragoman.serving.http.keys import Keys
-    from dragoman.serving.http.server import run_server, url_of_socket
+    from dragoman.serving.http.server import Server, run_server, url_of_socket
     from dragoman.serving.models import Models, add_terms, load_served_model
     from dragoman.serving.service import Service
 
@@ -81,7 +81,7 @@ def _serve(options: argparse.Namespace, held: list[int]) -> int:
         service, address = Service(load_models(), settings), url_of_socket(found)
         app, pairs = make_app(service, keys, not options.no_page, deployment), ", ".join(service.models.pairs)
         public_url = deployment.public_url or (address if options.unix_socket is None else "") + deployment.prefix
-        run_server(app, service, found, ready, reload, deployment.proxies.trusts)
+        run_server(Server(app, service, ready, reload), found)
     return 0
 
 

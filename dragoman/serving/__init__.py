@@ -5,9 +5,9 @@ way:
 
 1. `http/server.py`, `http/connections.py` and `http/protocol.py`: uvicorn's server and connections, with limits of
    number and time.
-2. `http/forwarding.py`: finds the client behind a proxy. `http/middleware.py`: refuses short requests early if the
-   queue is full, and logs each request. `http/endpoint.py`: reads the body (`http/bodies.py`) and checks the key
-   (`http/keys.py`).
+2. `http/middleware.py`: finds the client behind a proxy (`http/forwarding.py`), and logs each request.
+   `http/endpoint.py`: refuses short requests early if the queue is full, reads the body (`http/bodies.py`) and checks
+   the key (`http/keys.py`).
 3. `apis/`: one handler per path, chosen in `app.py`, makes a `TranslationRequest` of the fields.
 4. `service.py`: splits each text into parts (`documents.py`), detects its language if needed (`detection.py`), and
    finds the models (`models.py`).

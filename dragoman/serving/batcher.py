@@ -14,16 +14,16 @@ Costs are estimated tokens (`throughput.cost_of`), times are seconds of `time.mo
 """
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.records import Translation
-from dragoman.serving.http.refusals import Refused, internal_error, server_busy
+from dragoman.serving.http.refusals import LOG, Refused, internal_error, server_busy
+from dragoman.serving.metrics import Metrics
 from dragoman.serving.settings import ServeSettings
 from dragoman.serving.throughput import Throughput, cost_of
 from dragoman.text.documents.markers import MarkedText
@@ -39,21 +39,6 @@ _SENTENCES_BESIDE = 16
 # Longest time for a batch. The next batch, and every sentence of this one, waits until the whole batch is done.
 _BATCH_SECONDS = 1.0
 
-TranslateBatch = Callable[[Any, list[MarkedText]], Sequence[Translation]]
-"""Translates a batch whose sentences share one key (a model and its options). Called in a lane's thread."""
-
-_log = logging.getLogger("dragoman.serving")
-
-
-class Observer(Protocol):
-    """Receives measurements for the metrics."""
-
-    def observe_batch(self, sentences: int, cost: int, seconds: float) -> None:
-        """Record a finished batch."""
-
-    def observe_wait(self, seconds: float) -> None:
-        """Record how long a request waited before its first sentence went into a batch."""
-
 
 class _Job:
     """The sentences of one request that share a key.
@@ -66,8 +51,8 @@ class _Job:
         The cost of each sentence, and the total cost of those not started yet.
     waiting
         The indices of the sentences not started yet.
-    answers, num_missing
-        The translations so far, and how many sentences have none.
+    answers
+        The translations so far, by index.
     done
         The result: all translations, or the refusal of one sentence.
     """
@@ -78,15 +63,9 @@ class _Job:
         self.cost_left = sum(self.costs)
         self.is_small = len(texts) <= _SMALL_SENTENCES and self.cost_left <= _SMALL_COST
         self.waiting = deque(range(len(texts)))
-        self.answers: list[Translation | None] = [None] * len(texts)
-        self.num_missing = len(texts)
+        self.answers: dict[int, Translation] = {}
         self.done: asyncio.Future[list[Translation]] = asyncio.get_running_loop().create_future()
         self.received = time.monotonic()
-
-    def drop(self) -> None:
-        """Give up all waiting sentences."""
-        self.waiting.clear()
-        self.cost_left = 0
 
     def receive(self, answer: Translation | Refused, number: int) -> None:
         """Store the translation of sentence `number`. A refusal fails the whole job."""
@@ -97,9 +76,8 @@ class _Job:
             self.done.set_exception(answer)
             return
         self.answers[number] = answer
-        self.num_missing -= 1
-        if not self.num_missing:
-            self.done.set_result([answer for answer in self.answers if answer is not None])
+        if len(self.answers) == len(self.texts):
+            self.done.set_result([self.answers[place] for place in range(len(self.texts))])
 
 
 _Batch = list[tuple[_Job, int]]
@@ -111,30 +89,29 @@ class Batcher:
     Parameters
     ----------
     translate_batch
-        Translates a batch. It runs in a thread of `executor`.
+        Translates a batch whose sentences share one key (a model and its options), in a thread of `executor`.
     settings
         The limits. `batch_tokens`, `batch_sentences`, `batch_wait_ms`, `max_requests`, `max_wait_seconds` and
         `deadline_seconds` are used here.
     executor, lanes
         The threads, and their number.
-    observer
-        Receives the measurements.
+    metrics
+        Receives measurements of batches and waiting times.
     """
 
     def __init__(
         self,
-        translate_batch: TranslateBatch,
+        translate_batch: Callable[[Any, list[MarkedText]], Sequence[Translation]],
         settings: ServeSettings,
         executor: Executor,
         lanes: int,
-        observer: Observer,
+        metrics: Metrics,
     ) -> None:
-        self._translate_batch, self._settings, self._observer = translate_batch, settings, observer
+        self._translate_batch, self._settings, self._metrics = translate_batch, settings, metrics
         self._executor, self._lanes, self._free = executor, lanes, list(range(lanes))
         self._small: deque[_Job] = deque()
         self._large: deque[_Job] = deque()
         self._large_lanes, self._last_was_large = 0, False
-        self._small_left = 0
         self._jobs: set[_Job] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_done = -math.inf  # when a text was last translated, for health probes
@@ -161,12 +138,8 @@ class Batcher:
         if self.is_stalled or self.num_requests >= settings.max_requests:
             raise server_busy(wait)
         if deadline is not None and own > settings.deadline_seconds:
-            most = f"{settings.deadline_seconds:g}"
-            raise Refused(
-                413,
-                f"The text would take about {own:.0f} seconds, but may take at most {most}. "
-                "Send it in parts, or as a file.",
-            )
+            seconds = f"about {own:.0f} seconds, but may take at most {settings.deadline_seconds:g}"
+            raise Refused(413, f"The text would take {seconds}. Send it in parts, or as a file.")
         if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
             raise server_busy(wait)
 
@@ -180,7 +153,8 @@ class Batcher:
             return self.throughput.wait(sum(min(job.cost_left, cost) for job in self._jobs))
         first = next((job for job in self._small if job.waiting), None)
         waited = time.monotonic() - first.received if first else 0.0
-        return max(waited, self.throughput.wait(self._small_left + cost * len(self._large)))
+        small_left = sum(job.cost_left for job in self._jobs if job.is_small)
+        return max(waited, self.throughput.wait(small_left + cost * len(self._large)))
 
     async def translate(
         self, key: Hashable, texts: Sequence[MarkedText], deadline: float | None = None
@@ -213,7 +187,6 @@ class Batcher:
         self._jobs.add(job)
         if job.is_small:
             self._last_small = job.received
-            self._small_left += job.cost_left
         (self._small if job.is_small else self._large).append(job)
         self._dispatch()
         try:
@@ -222,8 +195,7 @@ class Batcher:
         except TimeoutError:
             raise server_busy(self._wait(0)) from None
         finally:
-            self._small_left -= job.cost_left * job.is_small
-            job.drop()
+            job.waiting.clear()
             job.done.cancel()
             self._jobs.discard(job)
 
@@ -283,19 +255,14 @@ class Batcher:
                 cost += job.costs[job.waiting[0]]
                 if batch and (len(batch) >= most or cost > most_cost):
                     break
-                self._start(job, batch)
+                if len(job.waiting) == len(job.texts):
+                    self._metrics.queue.observe(time.monotonic() - job.received)
+                number = job.waiting.popleft()
+                job.cost_left -= job.costs[number]
+                batch.append((job, number))
             jobs = [job for job in jobs if job.waiting]
         queue.rotate(-1)
         return batch
-
-    def _start(self, job: _Job, batch: _Batch) -> None:
-        """Move the next sentence of a job into the batch."""
-        if len(job.waiting) == len(job.texts):
-            self._observer.observe_wait(time.monotonic() - job.received)
-        number = job.waiting.popleft()
-        job.cost_left -= job.costs[number]
-        self._small_left -= job.costs[number] * job.is_small
-        batch.append((job, number))
 
     async def _run(self, lane: int, batch: _Batch, is_large: bool) -> None:
         """Translate a batch on a lane, hand out the answers, and free the lane.
@@ -306,7 +273,9 @@ class Batcher:
         key = batch[0][0].key
         answers = await self._translate_or_halve(key, [job.texts[number] for job, number in batch])
         cost, seconds = self.throughput.end(lane)
-        self._observer.observe_batch(len(batch), cost, seconds)
+        self._metrics.batch_sentences.observe(len(batch))
+        self._metrics.batch_seconds.observe(seconds)
+        self._metrics.tokens.inc(cost)
         if any(not isinstance(answer, Refused) for answer in answers):
             self.last_done = time.monotonic()
         for (job, number), answer in zip(batch, answers, strict=True):
@@ -324,7 +293,7 @@ class Batcher:
             return list(await loop.run_in_executor(self._executor, self._translate_batch, key, texts))
         except Exception:
             if len(texts) == 1:
-                _log.exception("the model failed on a text of %d characters", len(texts[0].text))
+                LOG.exception("the model failed on a text of %d characters", len(texts[0].text))
                 return [internal_error()]
         half = len(texts) // 2
         return [*await self._translate_or_halve(key, texts[:half]), *await self._translate_or_halve(key, texts[half:])]

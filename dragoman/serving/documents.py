@@ -11,20 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from dragoman.text.documents.markers import MarkedDocument, MarkedText
+from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import MarkupRules, read_markup
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.documents.tags import tags_of
-from dragoman.text.tokenization.sentence_splitting import (
-    Segment,
-    cut_at,
-    find_all,
-    join_segments,
-    sentence_ends,
-    split_to_fit,
-)
+from dragoman.text.tokenization import sentence_splitting as splitting
 
 TextKind = Literal["text", "html", "xml", "xml-lines", "subtitles"]
 Split = Literal["sentences", "lines", "none"]
@@ -37,8 +30,7 @@ _LINE_TAG = "dragoman-line"
 _LINE_MARKER = f"<{_LINE_TAG}/>"
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """The parts of a text to translate.
 
     Attributes
@@ -98,15 +90,13 @@ class TextFormat:
         # A text that contains the line tag itself is split there, but its line ends cannot be marked.
         own_tags = frozenset({_LINE_TAG} if self.kind == "xml-lines" else ())
         rules = MarkupRules(self.kind != "html", self.ignored_tags, self.splitting_tags | own_tags)
-        if own_tags and _LINE_TAG not in text:
-            marked = read_markup(_mark_line_ends(text), rules)
-            return Document(
-                marked.texts,
-                lambda found: marked.with_translations(found).replace(_LINE_MARKER, ""),
-                _num_pieces(marked),
-            )
-        page = read_markup(text, rules)
-        return Document(page.texts, page.with_translations, _num_pieces(page))
+        marks_lines = self.kind == "xml-lines" and _LINE_TAG not in text
+        page = read_markup(_mark_line_ends(text) if marks_lines else text, rules)
+
+        def without_marks(translations: Sequence[str]) -> str:
+            return page.with_translations(translations).replace(_LINE_MARKER, "")
+
+        return Document(page.texts, without_marks if marks_lines else page.with_translations, page.num_pieces)
 
     def measure(self, text: str) -> Iterator[tuple[str, int]]:
         """What the parts of a text are called and how many characters they have, without making them.
@@ -116,7 +106,7 @@ class TextFormat:
         if self.kind == "text":
             yield from (("lines and sentences", 0) for _ in _cut(text, self.split))
         elif self.kind == "subtitles":
-            for line in cut_at(text, (match.end() for match in find_all(_LINE_END, text))):
+            for line in _cut_after(_LINE_END, text):
                 yield "lines", len(line)
                 yield from repeat((MARKERS, 0), line.count("<") + line.count("&"))
         else:
@@ -131,10 +121,6 @@ class TextFormat:
 PLAIN_TEXT = TextFormat()
 
 
-def _num_pieces(page: MarkedDocument) -> int:
-    return len(page.parts) + sum(len(text.markers) for text in page.texts)
-
-
 def _read_plain_text(text: str, split: Split) -> Document:
     parts = _segments(text, split)
     places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part.text))]
@@ -143,7 +129,7 @@ def _read_plain_text(text: str, split: Split) -> Document:
         texts = [part.text for part in parts]
         for place, translation in zip(places, translations, strict=True):
             texts[place] = translation
-        return join_segments(parts, texts)
+        return splitting.join_segments(parts, texts)
 
     return Document([MarkedText(parts[place].text, ()) for place in places], whole, len(parts))
 
@@ -156,19 +142,24 @@ def _mark_line_ends(text: str) -> str:
 
 def _cut(text: str, split: Split) -> Iterator[str]:
     """The lines or sentences of a text, each with the white space after it."""
-    lines = [text] if split == "none" else cut_at(text, (match.end() for match in find_all(_LINE_BREAKS, text)))
-    return (one for line in lines for one in (cut_at(line, sentence_ends(line)) if split == "sentences" else [line]))
+    for line in [text] if split == "none" else _cut_after(_LINE_BREAKS, text):
+        yield from splitting.cut_at(line, splitting.sentence_ends(line)) if split == "sentences" else [line]
 
 
-def _segments(text: str, split: Split) -> list[Segment]:
+def _cut_after(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+    """The parts of a text, each with the match of the pattern at its end."""
+    return splitting.cut_at(text, (match.end() for match in splitting.find_all(pattern, text)))
+
+
+def _segments(text: str, split: Split) -> list[splitting.Segment]:
     """Parts with the white space after each. White space in front of a part is a part without text."""
-    pieces = (part.text + part.separator for piece in _cut(text, split) for part in split_to_fit(piece, len, _LONGEST))
     segments = []
-    for piece in filter(None, pieces):
+    for part in (part for piece in _cut(text, split) for part in splitting.split_to_fit(piece, len, _LONGEST)):
+        piece = part.text + part.separator
         core = piece.strip()
         start = piece.index(core) if core else len(piece)
         if start:
-            segments.append(Segment("", piece[:start]))
+            segments.append(splitting.Segment("", piece[:start]))
         if core:
-            segments.append(Segment(core, piece[start + len(core) :]))
+            segments.append(splitting.Segment(core, piece[start + len(core) :]))
     return segments

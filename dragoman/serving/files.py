@@ -18,7 +18,6 @@ so that its files cannot delay those of others. The limits keep the memory for t
 import asyncio
 import contextlib
 import errno
-import logging
 import time
 import uuid
 from collections import Counter
@@ -26,15 +25,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from dragoman.errors import DataError
 from dragoman.files import TemporaryFolder
 from dragoman.serving.documents import MARKERS, Document, TextFormat
-from dragoman.serving.http.refusals import Refused, internal_error
-from dragoman.serving.models import BatchKey
-from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.http.refusals import LOG, Refused, internal_error
+from dragoman.serving.service import AUTO, Service, TranslationRequest
 from dragoman.text.documents.markup import update_declarations
 
 _Result = TypeVar("_Result")
@@ -46,7 +43,6 @@ _LONGEST_STRETCH = 3 * _LONGEST_TEXT
 _MOST_PARTS, _MOST_MARKERS = 400_000, 150_000
 # A client may have two files in translation if both are at most this large.
 _SMALL_FILE_BYTES = 250_000
-_log = logging.getLogger("dragoman.serving")
 # `_not_found` and the help of `max_files` name this time as half an hour.
 _KEPT_SECONDS = 1800.0
 # Files translated at a time. Together they have up to 1,024 sentences in the queue, 16 batches of the default size.
@@ -65,24 +61,24 @@ class FileJob:
 
     Attributes
     ----------
-    id
-        A random UUID, which is all that a client needs for the download.
     name, media_type
         Name and type of the translated file.
     client
-        The key or address that limits count by.
+        The key or address that limits count by (`Keys.client`).
     request
         The options, with no text.
     content
         The text in UTF-8 while the file waits, then None: a string may take four times as much memory.
-    num_bytes
+    num_bytes, num_chars
         The size of the text.
+    id
+        A random UUID, which is all that a client needs for the download.
     turn
         Held by the file of this client that uses a thread.
     ended
         Set when the file is done, has an error, or is cancelled.
     path
-        The translated file, as soon as it is written to.
+        The translated file on the disk, as soon as it is written to.
     done, total
         Sentences translated so far, and in all. With a pivot language, sentences of the second model are added to
         `total` when it starts.
@@ -96,17 +92,17 @@ class FileJob:
         When the translation started and ended, in seconds of `time.monotonic`.
     """
 
-    id: str
     name: str
     media_type: str
     client: bytes
     request: TranslationRequest
     content: bytes | None
     num_bytes: int
-    turn: asyncio.Lock
+    num_chars: int
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     path: Path | None = None
-    status: Literal["translating", "done", "error"] = "translating"
     done: int = 0
     total: int = 0
     refused: Refused | None = None
@@ -129,12 +125,19 @@ class FileJob:
     @property
     def waits(self) -> bool:
         """Whether the file still waits for its turn."""
-        return self.status == "translating" and self.task is None
+        return self.is_unfinished and self.task is None
 
     @property
     def is_unfinished(self) -> bool:
         """Whether the file waits or is being translated."""
-        return self.status == "translating"
+        return not self.ended.is_set()
+
+    @property
+    def status(self) -> str:
+        """``translating``, also while the file waits, ``done`` or ``error``."""
+        if self.is_unfinished:
+            return "translating"
+        return "error" if self.refused else "done"
 
     @property
     def is_pending(self) -> bool:
@@ -149,38 +152,25 @@ class FileTranslations:
     """
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self.service = service
         self._folder = TemporaryFolder("dragoman-files-locked-")
         self._jobs: dict[str, FileJob] = {}
         self._executor = ThreadPoolExecutor(_MAX_AT_ONCE, "files")
         service.num_unfinished_files = self.num_unfinished
 
-    def start(self, file: FileRequest, client: bytes) -> FileJob:
-        """Start to translate a file, or queue it.
+    def start(self, job: FileJob) -> None:
+        """Start to translate a file, or queue it. Its language pair is only checked here if its source is given.
 
-        Parameters
-        ----------
-        file
-            The file. Its language pair is only checked here if its source language is given.
-        client
-            Identifies the client for the limits (`Keys.client`).
-
-        Raises
-        ------
-        Refused
-            400 for a language pair that is not served, 429 for too many files of this client, 503 of all clients.
+        Raises Refused: 400 for a language pair that is not served, 429 for too many files of this client, 503 of all
+        clients.
         """
-        request = file.translation
-        if request.source != AUTO:
-            self._service.path(request.source, request.target)
-        self._check_limits(client, len(file.content))
-        self._service.count_characters(file.num_chars)
-        turn = next((job.turn for job in self._jobs.values() if job.client == client), None) or asyncio.Lock()
-        number, size = str(uuid.uuid4()), len(file.content)
-        job = FileJob(number, file.name, file.media_type, client, request, file.content, size, turn)
+        if job.request.source != AUTO:
+            self.service.models.require_path(job.request.source, job.request.target)
+        self._check_limits(job.client, job.num_bytes)
+        self.service.metrics.count_characters(job.num_chars)
+        job.turn = next((other.turn for other in self._jobs.values() if other.client == job.client), job.turn)
         self._jobs[job.id] = job
         self._start_next()
-        return job
 
     def _check_limits(self, client: bytes, size: int) -> None:
         """Raise Refused if there is no place for another file, with the time until there may be one.
@@ -188,7 +178,7 @@ class FileTranslations:
         Drops a file if needed: the client's oldest translated file if it has half of all, or else the oldest downloaded
         or failed one.
         """
-        jobs, settings = list(self._jobs.values()), self._service.settings
+        jobs, settings = list(self._jobs.values()), self.service.settings
         most, most_bytes = settings.max_files, _MOST_WAITING * settings.max_file_bytes
         own = [job for job in jobs if job.client == client and job.is_pending]
         too_much = size + _waiting_bytes(own) > max(size, _half(most_bytes))
@@ -212,7 +202,7 @@ class FileTranslations:
 
     def _seconds_left(self, jobs: Sequence[FileJob]) -> float:
         """Seconds until the first of these files is dropped, or until it is translated if none is: an estimate."""
-        now, seconds = time.monotonic(), self._service.batcher.throughput.seconds
+        now, seconds = time.monotonic(), self.service.batcher.throughput.seconds
         if ended := [job.ended_at for job in jobs if not job.is_unfinished]:
             return min(ended) + _KEPT_SECONDS - now
         return min(
@@ -227,19 +217,13 @@ class FileTranslations:
             places: Counter[bytes] = Counter()
             for job in running:
                 places[job.client] += job.num_places
-            waiting = [job for job in self._jobs.values() if job.waits]
-            waiting = [job for job in waiting if places[job.client] + job.num_places <= _half(_MAX_AT_ONCE)]
-            if len(running) >= _MAX_AT_ONCE or not waiting:
+            most = _half(_MAX_AT_ONCE)
+            fitting = [job for job in self._jobs.values() if job.waits and places[job.client] + job.num_places <= most]
+            if len(running) >= _MAX_AT_ONCE or not fitting:
                 return
-            job = min(waiting, key=lambda job: places[job.client])
+            job = min(fitting, key=lambda job: places[job.client])
             job.started_at = time.monotonic()
             job.task = asyncio.create_task(self._run(job))
-
-    async def wait_for(self, job: FileJob) -> None:
-        """Wait until the file is finished. Raises Refused if it could not be translated."""
-        await job.ended.wait()
-        if job.refused:
-            raise job.refused
 
     def num_ahead(self, job: FileJob) -> int:
         """The number of unfinished files that arrived before this one."""
@@ -284,7 +268,7 @@ class FileTranslations:
         if job.task is not None:
             job.task.cancel()
         if job.is_unfinished:
-            job.status, job.refused = "error", Refused(410, "The file was cancelled.")
+            job.refused = Refused(410, "The file was cancelled.")
             job.ended.set()
         self._jobs.pop(job.id, None)
         _remove(job)
@@ -299,9 +283,9 @@ class FileTranslations:
         """Drop all files, and log which of them are lost."""
         jobs = list(self._jobs.values())
         if lost := [f"{job.id} ({job.done} of {job.total} sentences)" for job in jobs if job.is_unfinished]:
-            _log.warning("files lost before they were translated: %s", ", ".join(lost))
+            LOG.warning("files lost before they were translated: %s", ", ".join(lost))
         if unfetched := [job.id for job in jobs if job.is_pending and not job.is_unfinished]:
-            _log.warning("files lost before they were downloaded: %s", ", ".join(unfetched))
+            LOG.warning("files lost before they were downloaded: %s", ", ".join(unfetched))
         self._jobs.clear()
         for job in jobs:
             self.drop(job)
@@ -312,19 +296,18 @@ class FileTranslations:
         """Translate a file and store the result, or the error that its client will receive."""
         try:
             await self._run_in_thread(job, self._write, job, await self._translate(job))
-            job.status = "done"
         except Refused as refused:
-            job.status, job.refused = "error", refused
+            job.refused = refused
         except DataError as error:
-            job.status, job.refused = "error", Refused(400, f"Invalid request: {error}")
+            job.refused = Refused(400, f"Invalid request: {error}")
         except OSError as error:
-            _log.exception("writing a translated file failed")
+            LOG.exception("writing a translated file failed")
             status = 507 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else 500
             words = "The server could not store the translated file. See the server's log."
-            job.status, job.refused = "error", Refused(status, words)
+            job.refused = Refused(status, words)
         except Exception:
-            _log.exception("translating a file failed")
-            job.status, job.refused = "error", internal_error()
+            LOG.exception("translating a file failed")
+            job.refused = internal_error()
         job.ended_at = time.monotonic()
         job.ended.set()
         self._start_next()
@@ -352,14 +335,14 @@ class FileTranslations:
         source = request.source
         if source == AUTO:
             sample = " ".join(one.text[:1000] for one in document.texts[:100])
-            source = (await self._service.detect_for(sample, request.target)).language
-        for number, model in enumerate(self._service.path(source, request.target)):
+            source = (await self.service.detect_for(sample, request.target)).language
+        for number, model in enumerate(self.service.models.require_path(source, request.target)):
             document = await self._run_in_thread(job, request.text_format.read, text) if number else document
             text = ""  # it takes up to 40 MB
             job.total += len(document.texts)
-            key, answers = BatchKey(model, request.batch_options), list[str]()
+            answers: list[str] = []
             while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
-                answers += [one.text for one in await self._service.batcher.translate(key, turn)]
+                answers += [one.text for one in await self.service.batcher.translate(request.batch_key(model), turn)]
                 job.done += len(turn)
             text = await self._run_in_thread(job, document.with_translations, answers)
         if request.text_format.kind == "html":

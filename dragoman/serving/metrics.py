@@ -1,7 +1,7 @@
 """Prometheus metrics of the service. They never contain a text, an address or a key, only the names of keys.
 
-``GET /metrics`` exposes them. `Middleware` counts requests and answers, the batcher reports batches and waiting times
-through its `Observer` protocol, and `Service` adds its models. Each server has its own registry, so that tests can make
+``GET /metrics`` exposes them. `Middleware` counts requests and answers, the batcher reports batches and waiting times,
+and `Service` adds its models. Each server has its own registry, so that tests can make
 several in one process. Counters get the suffix ``_total`` in the output, as Prometheus' client library does.
 """
 
@@ -21,10 +21,10 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """Counters and histograms of one server."""
+    """Counters and histograms of one server. DeepL's ``/v2/usage`` reports `characters`."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry, self.characters = CollectorRegistry(), 0
         ProcessCollector(registry=self.registry)
         counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
         histogram = partial(Histogram, buckets=_SECONDS, registry=self.registry)
@@ -41,20 +41,6 @@ class Metrics:
         self.key_requests = counter("dragoman_key_requests", "Answered requests with this API key", ["key"])
         self.key_characters = counter("dragoman_key_characters", "Source characters with this API key", ["key"])
         self.models = Info("dragoman_model", "A served model", ["pair"], registry=self.registry)
-
-    def add_model(self, pair: str, fingerprint: str) -> None:
-        """Add a served model by its language pair and fingerprint."""
-        self.models.labels(pair).info({"fingerprint": fingerprint})
-
-    def observe_batch(self, sentences: int, cost: int, seconds: float) -> None:
-        """Record a finished batch."""
-        self.batch_sentences.observe(sentences)
-        self.batch_seconds.observe(seconds)
-        self.tokens.inc(cost)
-
-    def observe_wait(self, seconds: float) -> None:
-        """Record how long a request waited before its first sentence went into a batch."""
-        self.queue.observe(seconds)
 
     def start_request(self, scope: Mapping[str, Any]) -> None:
         """Record that the current task started to answer a request."""
@@ -74,7 +60,8 @@ class Metrics:
             self.key_requests.labels(key).inc()
 
     def count_characters(self, count: int) -> None:
-        """Record source characters of the current request."""
+        """Record source characters of the current request, in total and for its key."""
+        self.characters += count
         if key := _current.get({}).get("dragoman.key"):
             self.key_characters.labels(key).inc(count)
 

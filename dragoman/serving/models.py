@@ -17,11 +17,11 @@ from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, read_co
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import ConfigError
 from dragoman.inference.engines import check_engine
-from dragoman.inference.options import Details, Preserve
+from dragoman.inference.options import NO_DETAILS, Details, Preserve
 from dragoman.inference.translator import Translator, override_settings
-from dragoman.languages import LANGUAGE_NAMES, normalize_code
+from dragoman.languages import LANGUAGE_NAMES, name_with_code, normalize_code
 from dragoman.records import Translation
-from dragoman.serving.requests import BatchOptions
+from dragoman.serving.http.refusals import Refused
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.terms import Terms
@@ -40,25 +40,22 @@ class ServedModel:
     ----------
     source, target
         Canonical language codes.
-    trained, translator
+    model, translator
         The model, and the translator around it.
     overrides
         Settings of the search that replace the model's, by field name.
     folder
         The folder it was loaded from.
-    fingerprint
-        The beginning of the manifest's hash. It identifies all files of the model, even if the folder changes later.
     terms
         The user's terms, or None.
     """
 
     source: str
     target: str
-    trained: Model
+    model: Model
     translator: Translator
-    overrides: dict[str, float | str]
+    overrides: dict[str, Any]
     folder: Path
-    fingerprint: str
     terms: Terms | None = None
 
     @property
@@ -66,39 +63,61 @@ class ServedModel:
         """The language pair, such as en-de."""
         return f"{self.source}-{self.target}"
 
-    def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
+    def translate(self, texts: Sequence[MarkedText], key: "BatchKey") -> list[Translation]:
         """Translate a batch, with protected spans and terms. The beam is at least `n_best` wide."""
-        preserve = Preserve(True, self.terms, options.by_sentence, escape_text if options.is_markup else str)
-        details = Details(options.with_alignment, options.with_flags)
-        return self.translator.translate_marked(texts, preserve, details, **self._overrides(options.n_best))
+        preserve = Preserve(True, self.terms, key.by_sentence, escape_text if key.is_markup else str)
+        return self.translator.translate_marked(texts, preserve, key.details, **self._overrides(key.n_best))
 
     def settings(self, n_best: int = 1) -> InferenceSettings:
         """The search settings for `n_best` candidates."""
         return override_settings(self.translator.settings, self._overrides(n_best))
 
     def _overrides(self, n_best: int) -> dict[str, Any]:
-        overrides: dict[str, Any] = dict(self.overrides)
-        if n_best > 1:
-            beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
-            overrides |= {"n_best": n_best, "beam_size": max(beam_size, n_best)}
-        return overrides
+        if n_best == 1:
+            return self.overrides
+        beam_size = self.overrides.get("beam_size", self.translator.settings.beam_size)
+        return {**self.overrides, "n_best": n_best, "beam_size": max(beam_size, n_best)}
 
 
 class BatchKey(NamedTuple):
-    """Texts with the same key can be in one batch."""
+    """The model and the options of a text. Texts with the same key can be in one batch.
+
+    Attributes
+    ----------
+    model
+        The model that translates the batch.
+    n_best
+        Candidates for each text, the best one included.
+    details
+        Whether to compute word alignments and flags.
+    is_markup
+        Whether translations are escaped.
+    by_sentence
+        Whether a text may have several sentences, which are then translated one by one.
+    """
 
     model: ServedModel
-    options: BatchOptions = BatchOptions()
+    n_best: int = 1
+    details: Details = NO_DETAILS
+    is_markup: bool = False
+    by_sentence: bool = False
 
     def translate(self, texts: Sequence[MarkedText]) -> list[Translation]:
         """Translate a batch."""
-        return self.model.translate(texts, self.options)
+        return self.model.translate(texts, self)
 
 
 class Models:
     """The served models by language pair. With `pivot`, two models are chained for pairs that no single model has.
 
     Raises ConfigError if two models have the same pair, or if no model has the language `pivot`.
+
+    Attributes
+    ----------
+    all, codes
+        The models, and the codes of their languages.
+    sources, pairs
+        The languages with at least one other target language, and all translatable pairs, such as en-de.
     """
 
     def __init__(self, models: Sequence[ServedModel], pivot: str = "") -> None:
@@ -112,6 +131,9 @@ class Models:
         self._pivot = canonical_code(pivot) if pivot else ""
         if self._pivot and self._pivot not in self.codes:
             raise ConfigError(f"`--pivot` must be one of {', '.join(self.codes)}, but is {pivot}.")
+        others = {code: [target for target in self.targets(code) if target != code] for code in self.codes}
+        self.sources = [code for code in self.codes if others[code]]
+        self.pairs = [f"{source}-{target}" for source in self.sources for target in others[source]]
 
     def find(self, code: str) -> str | None:
         """The served code for a client's spelling of it, or None."""
@@ -123,25 +145,26 @@ class Models:
         """The models from source to target, in order. Empty if both are the same, None if there is no path."""
         if source == target:
             return []
-        if direct := self._by_pair.get((source, target)):
-            return [direct]
-        steps = [self._by_pair.get((source, self._pivot)), self._by_pair.get((self._pivot, target))]
-        found = [step for step in steps if step is not None]
-        return found if len(found) == 2 else None
+        for steps in ([(source, target)], [(source, self._pivot), (self._pivot, target)]):
+            if all(pair in self._by_pair for pair in steps):
+                return [self._by_pair[pair] for pair in steps]
+        return None
+
+    def require_path(self, source: str, target: str) -> list[ServedModel]:
+        """The models from source to target, in order. Raises Refused (400) if there is no path."""
+        path = self.path(source, target)
+        if path is None:
+            problem = f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}"
+            raise Refused(400, problem)
+        return path
+
+    def sources_for(self, target: str) -> list[str]:
+        """The languages with a path to `target`. A reload may have removed all of them since a file arrived."""
+        return [code for code in self.codes if self.path(code, target) is not None]
 
     def targets(self, source: str) -> list[str]:
         """The languages that `source` can be translated to, `source` included, in alphabetical order."""
         return sorted(target for target in self.codes if self.path(source, target) is not None)
-
-    @property
-    def sources(self) -> list[str]:
-        """The languages with at least one other target language."""
-        return [code for code in self.codes if len(self.targets(code)) > 1]
-
-    @property
-    def pairs(self) -> list[str]:
-        """All translatable pairs, such as en-de."""
-        return [f"{source}-{target}" for source in self.sources for target in self.targets(source) if source != target]
 
 
 def canonical_code(code: str) -> str:
@@ -150,44 +173,17 @@ def canonical_code(code: str) -> str:
     return _BY_LOWER_CASE.get(plain, plain)
 
 
-class ModelSpec(NamedTuple):
-    """The path of a model and its languages, which are "" if not given."""
+def _split_pair(argument: str) -> tuple[str, str]:
+    """The language pair and the path of an argument such as ``en-de=runs/demo``, or "" and the argument without a pair.
 
-    source: str
-    target: str
-    path: Path
-
-
-def parse_model_spec(name: str) -> ModelSpec:
-    """Parse a model argument: ``en-de=runs/demo``, or ``runs/demo`` without languages.
-
-    An existing path is taken as a path even if it contains ``=``. Raises ConfigError if the text before ``=`` is not a
-    language pair.
+    An existing path is taken as a path even if it contains ``=``.
     """
-    pair, equals, path = name.partition("=")
-    if not equals or Path(name).exists():
-        return ModelSpec("", "", Path(name))
-    source, _, target = pair.partition("-")
-    if not source or not target:
-        raise ConfigError(f"the languages in `{name}` must be a pair such as en-de, but are `{pair}`.")
-    return ModelSpec(source, target, Path(path))
-
-
-def served_model(
-    name: ModelSpec, trained: Model, translator: Translator, overrides: dict[str, float | str], folder: Path
-) -> ServedModel:
-    """A loaded model with the languages of its argument, or else its own. Raises ConfigError if neither has them."""
-    data = trained.config.data
-    source = name.source or trained.card.src_lang or data.src_lang
-    target = name.target or trained.card.tgt_lang or data.tgt_lang
-    if not source or not target:
-        raise ConfigError(f"{name.path} has no languages. Write them in front of it: en-de={name.path}.")
-    where = (folder, trained.fingerprint)
-    return ServedModel(canonical_code(source), canonical_code(target), trained, translator, overrides, *where)
+    pair, equals, path = argument.partition("=")
+    return (pair, path) if equals and not Path(argument).exists() else ("", argument)
 
 
 def load_served_model(
-    name: str, overrides: Mapping[str, str] = {}, device: str = "auto", progress: Progress = QUIET
+    argument: str, overrides: Mapping[str, str] = {}, device: str = "auto", progress: Progress = QUIET
 ) -> ServedModel:
     """Load the model of an argument such as ``en-de=runs/demo``.
 
@@ -196,7 +192,7 @@ def load_served_model(
 
     Parameters
     ----------
-    name
+    argument
         The argument: a model folder or a run, maybe after its languages and ``=``.
     overrides
         Settings as text by key, such as ``inference.beam_size``.
@@ -212,24 +208,31 @@ def load_served_model(
     ConfigError
         If settings do not fit the model, or its languages are unknown.
     """
-    spec = parse_model_spec(name)
-    folder = resolve_model_folder(spec.path)
-    trained = Model.load(folder, device)
-    own = trained.config.inference
+    pair, path = _split_pair(argument)
+    source, _, target = pair.partition("-")
+    if path != argument and not (source and target):
+        raise ConfigError(f"the languages in `{argument}` must be a pair such as en-de, but are `{pair}`.")
+    folder = resolve_model_folder(Path(path))
+    model = Model.load(folder, device)
+    source = source or model.card.src_lang or model.config.data.src_lang
+    target = target or model.card.tgt_lang or model.config.data.tgt_lang
+    if not source or not target:
+        raise ConfigError(f"{path} has no languages. Write them in front of it: en-de={path}.")
+    own = model.config.inference
     fixed: dict[str, Any] = {**WITHOUT_SAMPLING, "n_best": 1}
     loaded = read_config([], overrides, Config(inference=replace(own, **fixed)))
     settings = loaded.config.inference
-    given: dict[str, Any] = {
-        each: getattr(settings, each) for each in sorted(key.removeprefix("inference.") for key in loaded.given)
-    }
-    precision = resolve_inference_precision(settings.precision, trained.weights.device)
+    names = sorted(key.removeprefix("inference.") for key in loaded.given)
+    given: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    precision = resolve_inference_precision(settings.precision, model.weights.device)
     if precision == "bfloat16" and "precision" not in given:
         progress.note(f"{folder} is served in float32, because bfloat16 answers depend on the other texts in the batch")
         given["precision"] = "float32"
     if own.sample or own.mbr_samples:
         progress.note(f"{folder} is served by beam search, because samples depend on the other texts in the batch")
-    check_engine([trained.weights], replace(settings, precision=given.get("precision", settings.precision)))
-    return served_model(spec, trained, Translator.from_models([trained]), given | fixed, folder)
+    check_engine([model.weights], replace(settings, precision=given.get("precision", settings.precision)))
+    codes = canonical_code(source), canonical_code(target)
+    return ServedModel(*codes, model, Translator.from_models([model]), given | fixed, folder)
 
 
 def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[ServedModel]:
@@ -240,8 +243,7 @@ def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[Serve
     """
     found: dict[str, Terms] = {}
     for one in files:
-        is_file = "=" not in one or Path(one).exists()
-        pair, _, path = ("", "", one) if is_file else one.partition("=")
+        pair, path = _split_pair(one)
         pair = pair or (models[0].pair if len(models) == 1 else "")
         if not path or pair not in (model.pair for model in models) or pair in found:
             served = ", ".join(model.pair for model in models)

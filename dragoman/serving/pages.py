@@ -12,14 +12,11 @@ import re
 import shlex
 from functools import lru_cache, partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from dragoman.version import __version__
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -34,7 +31,6 @@ DOCS_FILES = frozenset({"/docs.css", "/page.css", "/theme.js"})
 """Files that the documentation needs even if the translation page is off."""
 
 
-@lru_cache(maxsize=1)
 def page_files() -> dict[str, Response]:
     """The response for each path, one per file of ``page/``. index.html is ``/``."""
     answers = {}
@@ -62,23 +58,15 @@ def docs_page(base_url: str, with_page: bool = True) -> Response:
 @lru_cache(maxsize=2)
 def _docs_text(with_page: bool) -> str:
     """The page with a marker instead of the URL, which the client determines with its Host header."""
-    return _docs_template().render(api=openapi_document(), base=_BASE, with_page=with_page)
-
-
-@lru_cache(maxsize=1)
-def _docs_template() -> "Template":
     from jinja2 import Environment
     from markupsafe import Markup, escape
 
-    def mark_code(text: str) -> Markup:
-        """Escape a text and put its backquoted parts into code elements."""
-        return Markup(_BACKQUOTED.sub(r"<code>\1</code>", str(escape(text))))
-
     environment = Environment(autoescape=True)
     environment.filters |= {
-        "coded": mark_code,
+        "coded": lambda text: Markup(_BACKQUOTED.sub(r"<code>\1</code>", str(escape(text)))),
         "compact": partial(json.dumps, ensure_ascii=False),
         "indented": partial(json.dumps, ensure_ascii=False, indent=1),
         "quoted": shlex.quote,
     }
-    return environment.from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
+    template = environment.from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
+    return template.render(api=openapi_document(), base=_BASE, with_page=with_page)

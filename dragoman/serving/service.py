@@ -8,34 +8,35 @@ flags. All steps share one deadline.
 """
 
 import asyncio
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, groupby, islice
 from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.devices.threads import compute_on_one_thread
 from dragoman.errors import ResourceError
+from dragoman.inference.options import NO_DETAILS, Details
 from dragoman.inference.workers import num_search_threads
-from dragoman.languages import name_with_code
-from dragoman.records import Translation
+from dragoman.records import Candidate, Translation
 from dragoman.serving.batcher import Batcher
-from dragoman.serving.detection import Detection, Detector
-from dragoman.serving.documents import Document
+from dragoman.serving.detection import Detection, detect_language
+from dragoman.serving.documents import PLAIN_TEXT, Document, TextFormat
 from dragoman.serving.http.bodies import BodyMemory
-from dragoman.serving.http.refusals import RefusalThrottle, Refused, shutting_down
+from dragoman.serving.http.refusals import LOG, RefusalThrottle, Refused, shutting_down
 from dragoman.serving.metrics import Metrics
 from dragoman.serving.models import BatchKey, Models, ServedModel
-from dragoman.serving.requests import AUTO, Answer, TranslationRequest
 from dragoman.serving.settings import ServeSettings
 from dragoman.serving.throughput import cost_of
+from dragoman.text.doctor.languages import known_languages
 from dragoman.text.documents.markers import MarkedText
 
-_log = logging.getLogger("dragoman.serving")
 _Result = TypeVar("_Result")
+AUTO = "auto"
+"""Source language of a request that asks the server to detect it."""
 # Memory for uploads in progress, as a number of uploads of the largest size. Smaller uploads may be more.
 _FILES_AT_ONCE = 16
 # Splitting and detecting more characters than this in the event loop would delay other requests: up to 10 µs for each.
@@ -46,9 +47,69 @@ _MOST_DETECTED = 100_000
 _CHARS_A_TURN = 10_000
 # Most parts of a request, including those that stay unchanged. No server translates that number in time.
 _MOST_PIECES = 50_000
+# Inspections that may run or wait.
+_MAX_INSPECTIONS = 4
 # A health probe translates a word if nothing was translated for 5 seconds. It must take at most 2 seconds.
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationRequest:
+    """Texts to translate with their options, from any API.
+
+    Attributes
+    ----------
+    texts
+        The texts. Their number and lengths are within the limits of `ServeSettings`.
+    source, target
+        Served language codes. `source` may be `AUTO`: then each text has its own language.
+    text_format
+        The kind of the texts and where to split them.
+    num_alternatives
+        How many translations to return besides the best one.
+    details
+        Whether the answer has word alignments and flags.
+    """
+
+    texts: Sequence[str]
+    source: str
+    target: str
+    text_format: TextFormat = PLAIN_TEXT
+    num_alternatives: int = 0
+    details: Details = NO_DETAILS
+
+    def batch_key(self, model: ServedModel) -> BatchKey:
+        """The model and the options that other texts must share to be in the same batch."""
+        form = self.text_format
+        return BatchKey(model, 1 + self.num_alternatives, self.details, form.is_markup, form.by_sentence)
+
+
+class Answer(NamedTuple):
+    """A translated text.
+
+    Attributes
+    ----------
+    text
+        The best translation.
+    alternatives
+        Other translations, best first, without repetitions. There may be fewer than requested.
+    source
+        The source language, given or detected.
+    detection
+        The detection, if the language was detected.
+    parts
+        The translations of the parts of the text. It is empty if nothing needed translation.
+    candidates
+        The candidates of the parts that `text` is made of, then those of each of the `alternatives`.
+    """
+
+    text: str
+    alternatives: list[str]
+    source: str
+    detection: Detection | None
+    parts: list[Translation]
+    candidates: list[list[Candidate]]
 
 
 class _ParsedText(NamedTuple):
@@ -69,16 +130,12 @@ class Service:
         The served models, which `reload` replaces as a whole.
     state
         "starting" until all models are warm, "ok", then "draining" after SIGTERM.
-    detector
-        The language detector. The first request that needs it loads its model.
     batcher
         The queue in front of the models.
     refusals
         Delays refusals, so that clients that retry at once leave time for work.
-    characters
-        Source characters received so far, which DeepL's ``/v2/usage`` reports.
     inspections
-        Inspections in progress, which `apis/native_api.py` limits.
+        Held by each inspection. One runs at a time (`run_inspection`), and the others wait.
     body_memory
         Limits the memory of all uploads.
     """
@@ -86,16 +143,17 @@ class Service:
     def __init__(self, models: Models, settings: ServeSettings) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.state: Literal["starting", "ok", "draining"] = "starting"
-        self.detector = Detector()
+        self._can_detect = False  # the first request that needs the detector loads it
         self._serve_models(models)
-        lanes = settings.lanes or num_search_threads(models.all[0].trained.weights.device)
+        lanes = settings.lanes or num_search_threads(models.all[0].model.weights.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
+        self.metrics.waiting.set_function(lambda: self.batcher.num_requests)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
         self._splitter = ThreadPoolExecutor(1, "split")
         self._reloading = ThreadPoolExecutor(1, "reload", compute_on_one_thread)
         self.refusals = RefusalThrottle()
-        self.characters = self.inspections = 0
+        self.inspections = asyncio.Semaphore(_MAX_INSPECTIONS)
         self.body_memory = BodyMemory(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
         self.takes_work = True
         """False when the server only finishes the work in progress."""
@@ -136,10 +194,10 @@ class Service:
         self._serve_models(await asyncio.get_running_loop().run_in_executor(self._reloading, load_warm))
 
     def _serve_models(self, models: Models) -> None:
-        self.models, self.detector.languages = models, models.codes
+        self.models = models
         self.metrics.models.clear()
         for model in models.all:
-            self.metrics.add_model(model.pair, model.fingerprint)
+            self.metrics.models.labels(model.pair).info({"fingerprint": model.model.fingerprint})
 
     async def close(self) -> None:
         """Finish the batches in progress and stop the threads."""
@@ -150,11 +208,6 @@ class Service:
     async def run_inspection(self, work: Callable[[], _Result]) -> _Result:
         """Run an inspection in the inspection thread, which runs one at a time beside the lanes."""
         return await asyncio.get_running_loop().run_in_executor(self._apart, work)
-
-    def count_characters(self, count: int) -> None:
-        """Count source characters, in total and for the key of the current request."""
-        self.characters += count
-        self.metrics.count_characters(count)
 
     @property
     def status(self) -> str:
@@ -185,13 +238,13 @@ class Service:
             await self._load_detector()
         work = partial(self._parse, models, request)
         parsed = await self._map_texts(work, texts, lambda one: one.document.num_pieces)
-        self.count_characters(sum(map(len, texts)))
+        self.metrics.count_characters(sum(map(len, texts)))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(parsed):
             groups[one.source].append(place)
         paths = {source: models.path(source, request.target) for source in groups}
         if all(path is None for path in paths.values()):
-            paths = {source: _require_path(models, source, request.target) for source in groups}
+            paths = {source: models.require_path(source, request.target) for source in groups}
         answers: dict[int, Answer] = {}
         for source, places in groups.items():
             own = [parsed[place] for place in places]
@@ -202,7 +255,7 @@ class Service:
         self, path: Sequence[ServedModel], parsed: list[_ParsedText], request: TranslationRequest, until: float
     ) -> list[Answer]:
         """Translate texts of one language through the models of a path, each with the previous model's output."""
-        answers = [_answer(one, [], 0) for one in parsed]
+        answers = [_answer(one, iter(()), 0) for one in parsed]
         for step, model in enumerate(path, start=1):
             if step > 1:
                 texts = [one.text for one in answers]
@@ -211,41 +264,41 @@ class Service:
                     one._replace(text=text, document=document)
                     for one, text, document in zip(parsed, texts, documents, strict=True)
                 ]
-            wanted = request if step == len(path) else request.for_pivot()
-            key = BatchKey(model, wanted.batch_options)
+            is_last = step == len(path)
+            wanted = request if is_last else replace(request, num_alternatives=0, details=NO_DETAILS)
             left = max(0.0, until - asyncio.get_running_loop().time())
             parts = [part for one in parsed for part in one.document.texts]
-            found = iter(await self.batcher.translate(key, parts, left))
-            answers = [
-                _answer(one, list(islice(found, len(one.document.texts))), wanted.num_alternatives) for one in parsed
-            ]
+            found = iter(await self.batcher.translate(wanted.batch_key(model), parts, left))
+            answers = [_answer(one, found, wanted.num_alternatives) for one in parsed]
         return answers
 
-    async def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
+    async def detect(self, text: str, among: Sequence[str] = ()) -> list[Detection]:
         """Detections of the served languages, or of those in `among`, the likeliest first.
 
         If the text is clearly in another language, that language comes before them. Raises Refused (503) if the
         detector cannot be loaded.
         """
         await self._load_detector()
-        return (await self._map_texts(partial(self.detector.detect, among=among), [text[:_MOST_DETECTED]]))[0]
+        work = partial(detect_language, codes=among or self.models.codes)
+        return (await self._map_texts(work, [text[:_MOST_DETECTED]]))[0]
 
     async def detect_for(self, text: str, target: str) -> Detection:
         """The likeliest language among `target` and the languages with a path to it.
 
         Another language if the text is clearly written in that one. Raises Refused as `detect` does.
         """
-        return (await self.detect(text, _sources_for(self.models, target) or None))[0]
+        return (await self.detect(text, self.models.sources_for(target)))[0]
 
     async def _load_detector(self) -> None:
-        if self.detector.is_loaded:
+        if self._can_detect:
             return
         try:
-            await asyncio.to_thread(self.detector.load)
+            await asyncio.to_thread(known_languages)
         except (OSError, ResourceError) as error:  # the next request tries again
-            _log.error("the language detector failed to load: %s", error)
+            LOG.error("the language detector failed to load: %s", error)
             message = "Language detection failed to load. Specify the source language. See the server's log."
             raise Refused(503, message, 30) from None
+        self._can_detect = True
 
     async def _map_texts(
         self, work: Callable[[str], _Result], texts: Sequence[str], num_pieces: Callable[[_Result], int] = lambda _: 0
@@ -271,27 +324,8 @@ class Service:
         if request.source != AUTO:
             return _ParsedText(text, document, request.source)
         words = " ".join(one.text for one in document.texts)
-        detection = self.detector.detect(words, _sources_for(models, request.target))[0]
+        detection = detect_language(words, models.sources_for(request.target))[0]
         return _ParsedText(text, document, detection.language, detection)
-
-    def path(self, source: str, target: str) -> list[ServedModel]:
-        """The models from source to target, in order. Raises Refused (400) if there is no path."""
-        return _require_path(self.models, source, target)
-
-
-def _require_path(models: Models, source: str, target: str) -> list[ServedModel]:
-    path = models.path(source, target)
-    if path is None:
-        raise Refused(
-            400,
-            f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}",
-        )
-    return path
-
-
-def _sources_for(models: Models, target: str) -> list[str]:
-    """The languages with a path to `target`. A reload may have removed all of them since a file arrived."""
-    return [code for code in models.codes if models.path(code, target) is not None]
 
 
 def _warm_up(model: ServedModel) -> float:
@@ -305,29 +339,21 @@ def _warm_up(model: ServedModel) -> float:
 
 def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
     """The texts in groups of about `_CHARS_A_TURN` characters."""
-    turn: list[str] = []
-    size = 0
-    for text in texts:
-        turn.append(text)
-        size += len(text)
-        if size >= _CHARS_A_TURN:
-            yield turn
-            turn, size = [], 0
-    yield turn
+    ends = accumulate(map(len, texts))
+    for _, turn in groupby(zip(ends, texts, strict=True), lambda one: one[0] // _CHARS_A_TURN):
+        yield [text for _, text in turn]
 
 
-def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int) -> Answer:
-    """Candidate k of a text joins candidate k of each part, or the last candidate of a part with fewer."""
+def _answer(parsed: _ParsedText, found: Iterator[Translation], num_alternatives: int) -> Answer:
+    """The answer of the next translations. Candidate k of a text joins candidate k of each part, or its last one."""
+    parts = list(islice(found, len(parsed.document.texts)))
     if not parts:
-        return Answer(parsed.text, [], parsed.source, parsed.detection, [], [0])
-    first_ranks: dict[str, int] = {}
+        return Answer(parsed.text, [], parsed.source, parsed.detection, [], [[]])
+    chosen: dict[str, list[Candidate]] = {}
     for rank in range(max(len(part.candidates) for part in parts) or 1):
-        text = parsed.document.with_translations([_candidate_text(part, rank) for part in parts])
-        first_ranks.setdefault(text, rank)
-    best, *others = list(first_ranks)[: 1 + num_alternatives]
-    ranks = [first_ranks[text] for text in (best, *others)]
-    return Answer(best, others, parsed.source, parsed.detection, parts, ranks)
-
-
-def _candidate_text(part: Translation, rank: int) -> str:
-    return part.candidates[: rank + 1][-1].text if part.candidates else ""
+        candidates = [part.candidates[: rank + 1] for part in parts]
+        text = parsed.document.with_translations([one[-1].text if one else "" for one in candidates])
+        chosen.setdefault(text, [one[-1] for one in candidates if one])
+    chosen = dict(islice(chosen.items(), 1 + num_alternatives))
+    best, *others = chosen
+    return Answer(best, others, parsed.source, parsed.detection, parts, list(chosen.values()))

@@ -15,19 +15,13 @@ from dragoman.config.settings import setting
 class ServeSettings:
     """Limits of a running service. The flags of ``dragoman serve`` have these names and defaults."""
 
-    lanes: int = setting(
-        0, "Batches translated in parallel, one thread each; 0: one per processor", minimum=0, maximum=256
-    )
+    lanes: int = setting(0, "Batches in parallel, one thread each; 0: one per processor", minimum=0, maximum=256)
     batch_tokens: int = setting(4096, "Maximum number of source tokens in a batch, estimated", minimum=1)
     batch_sentences: int = setting(64, "Maximum number of sentences in a batch", minimum=1)
-    batch_wait_ms: float = setting(
-        5.0, "Milliseconds to wait for more sentences under load", minimum=0.0, maximum=1000.0
-    )
+    batch_wait_ms: float = setting(5.0, "Milliseconds to wait for sentences under load", minimum=0.0, maximum=1000.0)
     max_connections: int = setting(2500, "Maximum number of open connections; an address gets half of them", minimum=2)
     max_requests: int = setting(256, "Maximum number of open requests; more are refused (503)", minimum=1)
-    max_wait_seconds: float = setting(
-        1.5, "Seconds that a request may be queued; longer waits are refused (503)", above=0.0
-    )
+    max_wait_seconds: float = setting(1.5, "Seconds a request may be queued; longer waits are refused (503)", above=0.0)
     # Many clients give up after 10 seconds.
     deadline_seconds: float = setting(9.0, "Seconds until an unfinished request is refused (503)", above=0.0)
     max_chars: int = setting(5000, "Maximum number of characters in a text", minimum=1)
@@ -37,18 +31,13 @@ class ServeSettings:
     max_file_bytes: int = setting(10 << 20, "Maximum number of bytes in a file to translate", minimum=1)
     max_files: int = setting(100, "Maximum number of files kept for download, for half an hour each", minimum=1)
     body_seconds: float = setting(10.0, "Seconds for a request to arrive; a slower one is cut off (408)", above=0.0)
-    requests_per_minute: int = setting(
-        0, "Requests per minute and API key, or address without keys; 0: no limit", minimum=0
-    )
-    drain_delay_seconds: float = setting(
-        1.0, "Seconds from SIGTERM (/readyz: 503) to refusing new connections", minimum=0.0
-    )
+    requests_per_minute: int = setting(0, "Requests per minute and key, or address if no keys; 0: no limit", minimum=0)
+    drain_delay_seconds: float = setting(1.0, "Seconds to accept connections after SIGTERM (/readyz: 503)", minimum=0.0)
     drain_seconds: float = setting(30.0, "Seconds for requests in progress to finish after SIGTERM", minimum=0.0)
 
 
-@dataclass(frozen=True, slots=True)
 class _Tables:
-    serve: ServeSettings = ServeSettings()
+    serve: ServeSettings
 
 
 SERVE_SETTINGS = {setting.name: setting for setting in describe(_Tables).values()}

@@ -6,7 +6,6 @@ in `Service.start` makes the first measurement. Before it, all estimates are 0.
 """
 
 import time
-from dataclasses import dataclass
 
 # A batch with at least this share of the full cost counts as full.
 _FULL_SHARE = 0.5
@@ -20,14 +19,6 @@ def cost_of(text: str) -> int:
     An exact number would need the tokenizer, in the event loop and for each text.
     """
     return 4 + len(text.encode("utf-8", "surrogatepass")) // 4
-
-
-@dataclass(slots=True)
-class _RunningBatch:
-    """A batch in progress."""
-
-    cost: int
-    started: float
 
 
 class Throughput:
@@ -47,18 +38,18 @@ class Throughput:
     def __init__(self, lanes: int, full_cost: int) -> None:
         self._lanes, self._full_cost = lanes, full_cost
         self.rate = 0.0
-        self.running: dict[int, _RunningBatch] = {}
+        self._running: dict[int, tuple[int, float]] = {}  # cost and start by lane
 
     def begin(self, lane: int, cost: int) -> None:
         """Record the start of a batch."""
-        self.running[lane] = _RunningBatch(cost, time.monotonic())
+        self._running[lane] = cost, time.monotonic()
 
     def end(self, lane: int) -> tuple[int, float]:
         """Record the end of a batch. Returns its cost and its duration in seconds."""
-        batch = self.running.pop(lane)
-        seconds = max(time.monotonic() - batch.started, 1e-6)
-        self.learn(batch.cost, seconds)
-        return batch.cost, seconds
+        cost, started = self._running.pop(lane)
+        seconds = max(time.monotonic() - started, 1e-6)
+        self.learn(cost, seconds)
+        return cost, seconds
 
     def learn(self, cost: int, seconds: float) -> None:
         """Update the estimate with a batch of this cost and duration."""
@@ -74,18 +65,15 @@ class Throughput:
 
     def wait(self, before: float) -> float:
         """Estimated seconds until new work starts, with this cost queued before it."""
-        return self.seconds(before) + min(self._left(), default=0.0)
+        return self.seconds(before) + max(0.0, -max(self._overtime(1), default=0.0))
 
     def overdue(self) -> float:
         """Seconds that the least late lane exceeds four times its estimate. 0 if a lane is free."""
-        if len(self.running) < self._lanes or not self.rate:
-            return 0.0
-        now = time.monotonic()
-        return min(max(0.0, now - one.started - 4 * one.cost / self.rate) for one in self.running.values())
+        return max(0.0, min(self._overtime(4), default=0.0))
 
-    def _left(self) -> list[float]:
-        """Estimated seconds left for each running batch. Empty if a lane is free."""
+    def _overtime(self, factor: int) -> list[float]:
+        """Seconds that each running batch exceeds `factor` times its estimate. Empty if a lane is free."""
         now = time.monotonic()
-        if len(self.running) < self._lanes or not self.rate:
+        if len(self._running) < self._lanes or not self.rate:
             return []
-        return [max(0.0, one.cost / self.rate - (now - one.started)) for one in self.running.values()]
+        return [now - started - factor * cost / self.rate for cost, started in self._running.values()]

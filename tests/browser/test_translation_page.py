@@ -68,7 +68,7 @@ def service(trained: Model, folder: Path, *pairs: str, **settings: Any) -> Servi
     """A server with the same model for all pairs."""
     translator = Translator.from_models([trained])
     models = [
-        ServedModel(source, target, trained, translator, {}, folder, "0" * 12)
+        ServedModel(source, target, trained, translator, {}, folder)
         for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
     ]
     return Service(Models(models), ServeSettings(lanes=1, **settings))

@@ -55,11 +55,15 @@ import asyncio, json, sys
 from dragoman.cli.main import run_command
 from dragoman.serving.http import server
 
-def run_server(app, service, *rest):
-    asyncio.run(service.start())
-    assert service.status == "ok"
+class Server:
+    def __init__(self, app, service, *rest):
+        self.service = service
 
-server.run_server = run_server
+def run_server(server, found):
+    asyncio.run(server.service.start())
+    assert server.service.status == "ok"
+
+server.Server, server.run_server = Server, run_server
 assert run_command(["serve", "demo", "--port", "0"]) == 0
 json.dump(list(sys.modules), sys.stderr)
 """

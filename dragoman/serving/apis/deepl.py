@@ -15,8 +15,7 @@ from dragoman.serving.apis.parsing import check_texts
 from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.requests import AUTO, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.service import AUTO, Service, TranslationRequest
 
 # Values of the fields `tag_handling` and `split_sentences`.
 _KINDS: dict[str, TextKind] = {"": "text", "xml": "xml", "html": "html"}
@@ -99,16 +98,15 @@ def get_v2_languages(service: Service, fields: Fields) -> list[dict[str, Any]]:
     side = fields.text("type", "source")
     if side not in ("source", "target"):
         raise Refused(400, "Value for 'type' not supported.")
-    models = service.models
-    codes = models.sources
+    codes = service.models.sources
     if side == "target":
-        codes = list(dict.fromkeys(code for source in codes for code in models.targets(source)))
+        codes = list(dict.fromkeys(code for source in codes for code in service.models.targets(source)))
     return [{"language": code.upper(), "name": language_name(code), "supports_formality": False} for code in codes]
 
 
 def get_v2_usage(service: Service) -> dict[str, Any]:
     """GET /v2/usage: characters translated since the server started. There is no limit."""
-    return {"character_count": service.characters, "character_limit": _NO_LIMIT}
+    return {"character_count": service.metrics.characters, "character_limit": _NO_LIMIT}
 
 
 def _language(service: Service, code: str, name: str) -> str:

@@ -11,13 +11,11 @@ from typing import Any
 
 from dragoman.languages import language_name
 from dragoman.serving.apis.parsing import FILE_ENDINGS, check_texts, parse_file, parse_languages
-from dragoman.serving.detection import Detection
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.requests import AUTO, Answer, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.service import AUTO, Service, TranslationRequest
 
 _FORMATS = {"text": PLAIN_TEXT, "html": TextFormat("html")}
 
@@ -29,8 +27,14 @@ async def post_translate(service: Service, fields: Fields) -> dict[str, Any]:
     has ``translatedText``, and ``alternatives`` and ``detectedLanguage`` if they were requested.
     """
     answers = await service.translate(_parse(service, fields))
-    with_alternatives = fields.number("alternatives", service.settings.max_alternatives) > 0
-    return _render(answers, isinstance(fields.values["q"], list), with_alternatives)
+    columns: dict[str, list[Any]] = {}
+    if fields.number("alternatives", service.settings.max_alternatives):
+        columns["alternatives"] = [answer.alternatives for answer in answers]
+    if detections := [answer.detection._asdict() for answer in answers if answer.detection is not None]:
+        columns["detectedLanguage"] = detections
+    columns["translatedText"] = [answer.text for answer in answers]
+    is_list = isinstance(fields.values["q"], list)
+    return {name: column if is_list else column[0] for name, column in columns.items()}
 
 
 def _parse(service: Service, fields: Fields) -> TranslationRequest:
@@ -48,29 +52,13 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
     return TranslationRequest(texts, source, target, _FORMATS[form], num_alternatives if form == "text" else 0)
 
 
-def _render(answers: list[Answer], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
-    """The answer of POST /translate: each key has a list, or its only value if ``q`` was not a list."""
-    columns: dict[str, list[Any]] = {}
-    if with_alternatives:
-        columns["alternatives"] = [answer.alternatives for answer in answers]
-    detections = [_detection(answer.detection) for answer in answers if answer.detection is not None]
-    if detections:
-        columns["detectedLanguage"] = detections
-    columns["translatedText"] = [answer.text for answer in answers]
-    return {name: column if is_list else column[0] for name, column in columns.items()}
-
-
-def _detection(detection: Detection) -> dict[str, Any]:
-    return {"confidence": detection.confidence, "language": detection.language}
-
-
 async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
     """POST /detect: the likely languages of a text among the served ones, the likeliest first."""
     texts = check_texts(service, fields.texts("q"))
     if not any(texts):
         raise Refused(400, "Invalid request: missing q parameter")
     best, *others = await service.detect("\n".join(texts))
-    return [_detection(one) for one in (best, *(other for other in others if other.confidence >= 1.0))]
+    return [one._asdict() for one in (best, *(other for other in others if other.confidence >= 1.0))]
 
 
 def get_languages(service: Service) -> list[dict[str, Any]]:
@@ -97,14 +85,15 @@ def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
     }
 
 
-async def post_translate_file(
-    service: Service, files: FileTranslations, fields: Fields, client: bytes, base_url: str
-) -> dict[str, Any]:
+async def post_translate_file(files: FileTranslations, fields: Fields, client: bytes, base_url: str) -> dict[str, Any]:
     """POST /translate_file: translates a file and answers when it is done."""
-    job = files.start(parse_file(service, fields), client)
+    job = parse_file(files.service, fields, client)
+    files.start(job)
     del fields  # the content of the file
     try:
-        await files.wait_for(job)
+        await job.ended.wait()
+        if job.refused:
+            raise job.refused
     except BaseException:  # the client disconnected or gets the error: nobody will download this file
         files.drop(job)
         raise

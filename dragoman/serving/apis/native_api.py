@@ -10,10 +10,9 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -21,22 +20,17 @@ from starlette.responses import Response
 from dragoman.devices.threads import compute_on_one_thread
 from dragoman.errors import DataError, MissingExtraError, has_torch, require_torch
 from dragoman.evaluation.flags import FLAGS
+from dragoman.inference.options import Details
 from dragoman.records import Candidate, Translation
 from dragoman.serving.apis.parsing import check_texts, parse_file, parse_languages
 from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused, server_busy
-from dragoman.serving.requests import AUTO, Answer, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.service import AUTO, Answer, Service, TranslationRequest
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
-
-if TYPE_CHECKING:
-    from dragoman.visualization.inspection.inspection import Inspection
-
-# Inspections that may run or wait. One runs at a time (`Service.run_inspection`).
-_MAX_INSPECTIONS = 4
+from dragoman.visualization.inspection.inspection import Inspection, inspection_page
 
 
 async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
@@ -58,20 +52,20 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
     texts = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Invalid request: missing text parameter")
-    with_alignment = fields.flag("alignment")
+    details = Details(alignment=fields.flag("alignment"))
     form = fields.text("format", "text")
     split = cast(Split, fields.text("split", "sentences"))
     if form not in ("text", "html"):
         raise Refused(400, f"Invalid request: format must be text or html, but is {form}")
     if split not in get_args(Split):
         raise Refused(400, f"Invalid request: split must be one of {', '.join(get_args(Split))}, but is {split}")
-    if with_alignment and form != "text":
+    if details.alignment and form != "text":
         raise Refused(400, "Invalid request: alignment needs format text, but format is html")
     n_best = _n_best(service, fields)
     source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
     text_format = TextFormat(cast(TextKind, form), split)
     num_alternatives = n_best - 1 if form == "text" else 0
-    return TranslationRequest(texts, source, target, text_format, num_alternatives, with_alignment, with_flags=True)
+    return TranslationRequest(texts, source, target, text_format, num_alternatives, details)
 
 
 def _n_best(service: Service, fields: Fields) -> int:
@@ -82,14 +76,13 @@ def _n_best(service: Service, fields: Fields) -> int:
 def _describe_answer(answer: Answer, is_markup: bool) -> dict[str, Any]:
     """The facts about one text. A candidate of the text has the candidates of its parts, joined."""
     texts = [answer.text, *answer.alternatives]
-    chosen = [[part.candidates[: rank + 1][-1] for part in answer.parts if part.candidates] for rank in answer.ranks]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
     if answer.detection is not None:
         facts["confidence"] = answer.detection.confidence
     facts |= {
         "flags": _collect_flags(answer, is_markup),
         "lost": list(dict.fromkeys(piece for part in answer.parts for piece in part.lost)),
-        "candidates": [_describe_candidate(text, parts) for text, parts in zip(texts, chosen, strict=True) if parts],
+        "candidates": [_describe_candidate(*one) for one in zip(texts, answer.candidates, strict=True) if one[1]],
     }
     if any(part.alignment is not None for part in answer.parts):
         facts["sentences"] = [_describe_sentence(part) for part in answer.parts]
@@ -148,24 +141,24 @@ def get_v1_models(service: Service) -> dict[str, Any]:
             "pair": model.pair,
             "source": model.source,
             "target": model.target,
-            "fingerprint": model.fingerprint,
-            "parameters": model.trained.card.parameters,
+            "fingerprint": model.model.fingerprint,
+            "parameters": model.model.card.parameters,
             "precision": str(model.overrides.get("precision", model.translator.settings.precision)),
-            "scores": [list(row) for row in model.trained.card.scores],
+            "scores": [list(row) for row in model.model.card.scores],
         }
         for model in service.models.all
     ]
-    found = {"version": __version__, "models": described, "pairs": service.models.pairs}
-    return {**found, "inspection": has_torch()}
+    pairs = service.models.pairs
+    return {"version": __version__, "models": described, "pairs": pairs, "inspection": has_torch()}
 
 
-async def post_inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
+async def post_inspect(service: Service, fields: Fields) -> Any:
     """POST /inspect: the data of the inspection page for one text and one model.
 
     Fields: ``text`` (or ``q``), ``source``, ``target``, ``n_best``, ``reference`` and ``prefix``. A pair that needs two
     models is refused, because an inspection shows one model.
     """
-    return json.loads((await _inspection(service, fields)).to_json())  # type: ignore[no-any-return]
+    return json.loads((await _inspection(service, fields)).to_json())
 
 
 async def get_look(service: Service, fields: Fields) -> Response:
@@ -176,12 +169,12 @@ async def get_look(service: Service, fields: Fields) -> Response:
     inspection = await _inspection(service, fields)
     question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
     question |= {name: value for name in ("n_best", "api_key") if (value := fields.text(name))}
-    page = await service.run_inspection(partial(_make_page, inspection, f"?{urlencode(question)}"))
+    page = await service.run_inspection(partial(inspection_page, inspection, f"?{urlencode(question)}"))
     headers = {"Content-Security-Policy": "frame-ancestors 'none'", "Referrer-Policy": "no-referrer"}
     return Response(page, media_type="text/html", headers=headers)
 
 
-async def _inspection(service: Service, fields: Fields) -> "Inspection":
+async def _inspection(service: Service, fields: Fields) -> Inspection:
     """Inspect the translation of one text by one model, in the inspection thread. Raises Refused (400, 501 or 503)."""
     try:
         require_torch("inspecting")
@@ -197,42 +190,27 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     path = service.models.path(source, target)
     if path is None or len(path) != 1:
         raise Refused(400, f"Invalid request: no single model translates from {source} to {target}. See /v1/models.")
-    if service.inspections >= _MAX_INSPECTIONS:
+    if service.inspections.locked():
         raise server_busy(5)
-    service.inspections += 1
+    (model,) = path
     try:
-        work = partial(
-            _inspect,
-            path[0].trained,
-            text,
-            path[0].settings(n_best),
-            name=path[0].pair,
-            reference=fields.text("reference"),
-            prefix_ids=_ids(fields.text("prefix")),
-        )
-        async with asyncio.timeout(service.settings.deadline_seconds):
+        facts = {"reference": fields.text("reference"), "prefix_ids": _ids(fields.text("prefix"))}
+        work = partial(_inspect, model.model, text, model.settings(n_best), name=model.pair, **facts)
+        async with service.inspections, asyncio.timeout(service.settings.deadline_seconds):
             found = await service.run_inspection(work)
-        return replace(found, src_lang=path[0].source, tgt_lang=path[0].target)
+        return replace(found, src_lang=model.source, tgt_lang=model.target)
     except DataError as error:
         raise Refused(400, f"Invalid request: {error}") from None
     except TimeoutError:
         raise server_busy(5) from None
-    finally:
-        service.inspections -= 1
 
 
-def _inspect(*given: Any, **facts: Any) -> "Inspection":
+def _inspect(*given: Any, **facts: Any) -> Inspection:
     """`inspect_text`. It imports torch, which takes seconds, in the inspection thread."""
     from dragoman.visualization.inspection.inspector import inspect_text
 
     compute_on_one_thread()
     return inspect_text(*given, **facts)
-
-
-def _make_page(inspection: "Inspection", link: str) -> str:
-    from dragoman.visualization.inspection.inspection import inspection_page
-
-    return inspection_page(inspection, link)
 
 
 def _ids(text: str) -> list[int]:
@@ -242,10 +220,11 @@ def _ids(text: str) -> list[int]:
     return [int(one) for one in text.split(",") if one]
 
 
-def post_v1_files(service: Service, files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
+def post_v1_files(files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: starts to translate a file and answers at once, with the file's id."""
-    file = parse_file(service, fields, default_source=AUTO)
-    return get_v1_file(files, files.start(file, client).id)
+    job = parse_file(files.service, fields, client, default_source=AUTO)
+    files.start(job)
+    return get_v1_file(files, job.id)
 
 
 def get_v1_file(files: FileTranslations, name: str) -> dict[str, Any]:

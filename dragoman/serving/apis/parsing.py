@@ -7,11 +7,11 @@ import codecs
 import re
 
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
+from dragoman.serving.files import FileJob
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.decoding import Upload
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.service import AUTO, Service, TranslationRequest
 
 # Format and media type of a file by its extension.
 _FILE_FORMATS = {
@@ -49,8 +49,8 @@ def check_texts(service: Service, texts: list[str]) -> list[str]:
     return texts
 
 
-def parse_file(service: Service, fields: Fields, default_source: str = "") -> FileRequest:
-    """The file of a form and its languages.
+def parse_file(service: Service, fields: Fields, client: bytes, default_source: str = "") -> FileJob:
+    """The file of a form, to be started.
 
     Parameters
     ----------
@@ -58,6 +58,8 @@ def parse_file(service: Service, fields: Fields, default_source: str = "") -> Fi
         The service, for its languages.
     fields
         The fields ``file``, ``source`` and ``target``.
+    client
+        Identifies the client for limits.
     default_source
         The source language if the form has none. With "", it must have one.
 
@@ -84,5 +86,5 @@ def parse_file(service: Service, fields: Fields, default_source: str = "") -> Fi
         raise Refused(400, "Invalid request: the file is not UTF-8. Save it as UTF-8.") from None
     text_format, media_type = _FILE_FORMATS[kind]
     name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
-    translation = TranslationRequest((), source, target, text_format)
-    return FileRequest(f"{name}_{target}.{kind}", media_type, translation, content, num_chars)
+    request = TranslationRequest((), source, target, text_format)
+    return FileJob(f"{name}_{target}.{kind}", media_type, client, request, content, len(content), num_chars)

@@ -18,10 +18,10 @@ from typing import Any, TextIO
 from starlette.types import Scope
 
 from dragoman.errors import ConfigError
+from dragoman.serving.http.refusals import LOG
 
 REQUEST_ID = "dragoman.request_id"
 """The key of a scope with the id of the request."""
-_log = logging.getLogger("dragoman.serving")
 # Most characters of a user agent.
 _LONGEST_AGENT = 200
 # Seconds between two warnings that the log cannot be written.
@@ -46,7 +46,6 @@ class AccessLog:
 
     def write(self, scope: Scope, facts: dict[str, Any]) -> None:
         """Write an entry with these facts, after what the scope of the request has."""
-        headers = dict(scope["headers"])
         entry = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "id": scope[REQUEST_ID],
@@ -54,7 +53,7 @@ class AccessLog:
             "key": scope.get("dragoman.key") or None,
             "method": scope["method"],
             **facts,
-            "agent": headers.get(b"user-agent", b"").decode("latin-1")[:_LONGEST_AGENT],
+            "agent": dict(scope["headers"]).get(b"user-agent", b"").decode("latin-1")[:_LONGEST_AGENT],
         }
         record = logging.makeLogRecord({"msg": json.dumps(entry)})
         try:
@@ -67,7 +66,7 @@ class AccessLog:
     def _warn(self, record: logging.LogRecord) -> None:
         if time.monotonic() >= self._next_warning and _can_write(sys.stderr):
             self._next_warning = time.monotonic() + _WARNING_SECONDS
-            _log.warning("the access log cannot be written: %s", sys.exception())
+            LOG.warning("the access log cannot be written: %s", sys.exception())
 
 
 def _can_write(stream: TextIO | None) -> bool:

@@ -19,11 +19,12 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
-from dragoman.serving.http.decoding import decode_json, decode_multipart, decode_urlencoded, group_by_name
+from dragoman.serving.http.decoding import MULTIPART, decode_json, decode_multipart, decode_urlencoded, group_by_name
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.settings import ServeSettings
 
-MULTIPART, URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
+URLENCODED = "application/x-www-form-urlencoded"
+_FLAGS = {"": False, "0": False, "false": False, "1": True, "true": True}
 # Fields of a request: its texts, as many others, and at least the number for the default of `max_texts`.
 _LEAST_FIELDS = 2000
 # The share of the memory for all bodies that one address may take.
@@ -71,9 +72,8 @@ class BodyMemory:
         def take(size: int) -> None:
             nonlocal taken
             if taken + size > _SHORT_BYTES and self._taken[client] + size > self._most_of_one:
-                raise Refused(
-                    429, "Too many of your requests arrive at the same time. Try again later.", 5, closes=True
-                )
+                words = "Too many of your requests arrive at the same time. Try again later."
+                raise Refused(429, words, 5, closes=True)
             if size > self._left:
                 raise Refused(503, "The server is busy. Try again later.", 5, closes=True)
             taken += size
@@ -151,12 +151,10 @@ class Fields:
     def flag(self, name: str) -> bool:
         """A boolean, as JSON or as text. False if it is missing or null. Raises Refused for anything else."""
         value = self._first(name)
-        known = {"": False, "0": False, "false": False, "1": True, "true": True}
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        if str(value).lower() not in known:
+        text = "" if value is None else str(value).lower()
+        if text not in _FLAGS:
             raise Refused(400, f"Invalid request: {name} must be true or false")
-        return known[str(value).lower()]
+        return _FLAGS[text]
 
     def _first(self, name: str) -> Any:
         """The value, or the first of several values in a form or query."""
@@ -220,7 +218,7 @@ async def read_fields(
             return Fields(group_by_name(pairs + decode_urlencoded(body, most_fields) if kind == URLENCODED else pairs))
 
 
-async def _in_turns(chunks: AsyncGenerator[bytes, None], memory: BodyMemory) -> AsyncGenerator[bytes, None]:
+async def _in_turns(chunks: AsyncIterator[bytes], memory: BodyMemory) -> AsyncGenerator[bytes, None]:
     """The chunks, each of which is decoded before the next one is requested."""
     async for chunk in chunks:
         async with memory.turn(len(chunk)):
@@ -232,25 +230,19 @@ def content_type(scope: Scope) -> str:
     return _header(scope, "content-type").partition(";")[0].strip().lower()
 
 
-async def _chunks(
-    scope: Scope, receive: Receive, most_bytes: int, take: Callable[[int], None]
-) -> AsyncGenerator[bytes, None]:
+async def _chunks(scope: Scope, receive: Receive, most_bytes: int, take: Callable[[int], None]) -> AsyncIterator[bytes]:
     """The chunks of a body, within the limits of `read_fields`."""
-    announced = _header(scope, "content-length")
+    too_large = Refused(413, f"The request may have at most {most_bytes} bytes. Send it in parts.", closes=True)
+    announced, size = _header(scope, "content-length"), 0
     if announced.isdecimal() and int(announced) > most_bytes:
-        raise _too_large(most_bytes)
-    size = 0
+        raise too_large
     async for chunk in Request(scope, receive).stream():
         size += len(chunk)
         take(len(chunk))
         if size > most_bytes:
-            raise _too_large(most_bytes)
+            raise too_large
         yield chunk
 
 
 def _header(scope: Scope, name: str) -> str:
     return Headers(scope=scope).get(name, "")
-
-
-def _too_large(most_bytes: int) -> Refused:
-    return Refused(413, f"The request may have at most {most_bytes} bytes. Send it in parts.", closes=True)

@@ -12,19 +12,19 @@ in use, the new connection is refused with 503.
 import asyncio
 import contextlib
 import ctypes
-import logging
 import socket
 import struct
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dragoman.serving.http.keys import address_of
+from dragoman.serving.http.refusals import LOG
 
 # A connection waits for a request, for the rest of a request's head, or has a request in progress.
 _State = Literal["idle", "head", "busy"]
-_log = logging.getLogger("dragoman.serving")
 # Connections that may wait in the kernel, and how many of them are accepted in a row: too many block the event loop.
 _BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
 # Pause after the kernel refused to accept, and time between two lines in the log.
@@ -48,17 +48,17 @@ class Place:
     """The place of one open connection. Its protocol sets `transport`, and reports states and the end."""
 
     def __init__(self, connections: "Connections", client: "_Client", connection: socket.socket) -> None:
-        self.connections, self._client, self._socket = connections, client, connection
+        self.connections, self.client, self._socket = connections, client, connection
         self.transport: Any = None
         self.state: _State = "busy"
 
     def set_state(self, state: _State) -> None:
         """Report what the connection waits for."""
         self.state = state
-        for places in self._client.waiting.values():
+        for places in self.client.waiting.values():
             places.pop(self, None)
         if state != "busy" and self in self.connections.places:
-            self._client.waiting[state][self] = None
+            self.client.waiting[state][self] = None
 
     def has_data(self) -> bool:
         """Whether the client sent bytes that are not read yet."""
@@ -67,16 +67,11 @@ class Place:
         except OSError:
             return False
 
-    def free(self) -> None:
-        """Give the place back. Does nothing the second time."""
-        self.set_state("busy")
-        self.connections.give_back(self, self._client)
-
     def take_over(self) -> bool:
         """Abort the connection and free its place, unless a request is arriving."""
         if self.has_data():
             return False
-        self.free()
+        self.connections.give_back(self)
         self.transport.abort()
         return True
 
@@ -101,7 +96,8 @@ class Connections:
     most
         The limit. One address gets half of it.
     is_trusted
-        Whether a peer is a proxy, which has no limit of its own. A unix socket has none either.
+        Whether a peer is a proxy, which may open as many connections as all other clients together. So may the peers of
+        a unix socket.
 
     Attributes
     ----------
@@ -122,10 +118,9 @@ class Connections:
         name = address_of({"client": (peer, 0)})
         client = self._clients.get(name) or _Client(name, bool(peer) and not self._is_trusted(peer))
         at_share = client.is_limited and client.num_places >= self.share
-        if at_share or self.is_full:
-            self.log(
-                f"{self.most} connections or {self.share} of one address are open (`--max-connections`, `ulimit -n`)"
-            )
+        if at_share or len(self.places) >= self.most:
+            limits = f"{self.most} connections or {self.share} of one address"
+            self.log(f"{limits} are open (`--max-connections`, `ulimit -n`)")
             if not (client.make_room() if at_share else self.make_room()):
                 return None
         place = Place(self, client, connection)
@@ -133,11 +128,6 @@ class Connections:
         self.places.add(place)
         client.num_places += 1
         return place
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no place left."""
-        return len(self.places) >= self.most
 
     def make_room(self) -> bool:
         """End one connection, if possible of the limited address with the most. False if no connection waits."""
@@ -148,16 +138,17 @@ class Connections:
         """Count a connection that is closed or refused. Log at most one line a minute, with their number."""
         self.num_moved += 1
         if time.monotonic() >= self._next_log:
-            _log.warning("%s: %d closed or refused", trouble, self.num_moved - self._num_logged)
+            LOG.warning("%s: %d closed or refused", trouble, self.num_moved - self._num_logged)
             self._num_logged, self._next_log = self.num_moved, time.monotonic() + _LOG_SECONDS
 
-    def give_back(self, place: Place, client: _Client) -> None:
-        """Forget a place, and a client without places."""
+    def give_back(self, place: Place) -> None:
+        """Forget a place, and a client without places. Does nothing the second time."""
+        place.set_state("busy")
         if place in self.places:
             self.places.remove(place)
-            client.num_places -= 1
-            if not client.num_places:
-                del self._clients[client.name]
+            place.client.num_places -= 1
+            if not place.client.num_places:
+                del self._clients[place.client.name]
 
 
 def _drop_packets(listening: socket.socket) -> None:
@@ -172,6 +163,7 @@ def _drop_packets(listening: socket.socket) -> None:
             listening.setsockopt(socket.SOL_SOCKET, 26, filtered)  # SO_ATTACH_FILTER
 
 
+@dataclass(eq=False, slots=True)
 class Listener:
     """Accepts the connections of a socket until it is stopped.
 
@@ -187,35 +179,31 @@ class Listener:
         The answer to a connection without a place.
     """
 
-    def __init__(
-        self,
-        found: socket.socket,
-        connections: Connections,
-        make_protocol: Callable[[Place], asyncio.Protocol],
-        refusal: bytes,
-    ) -> None:
-        self._socket, self._connections, self._make, self._refusal = found, connections, make_protocol, refusal
-        self._opening: set[asyncio.Task[None]] = set()
+    found: socket.socket
+    connections: Connections
+    make_protocol: Callable[[Place], asyncio.Protocol]
+    refusal: bytes
+    _opening: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(self) -> None:
         """Start to listen. Call it in the event loop."""
-        self._socket.setblocking(False)
-        self._socket.listen(_BACKLOG)
+        self.found.setblocking(False)
+        self.found.listen(_BACKLOG)
         self._resume()
 
     async def stop(self) -> None:
         """Accept the connections that the kernel has accepted already, and stop listening: closing resets them."""
-        asyncio.get_running_loop().remove_reader(self._socket)
-        _drop_packets(self._socket)
+        asyncio.get_running_loop().remove_reader(self.found)
+        _drop_packets(self.found)
         with contextlib.suppress(BlockingIOError):
             for _ in range(_BACKLOG):
                 self._accept_one()
-        self._socket.close()
+        self.found.close()
         await asyncio.gather(*self._opening, return_exceptions=True)
 
     def _resume(self) -> None:
-        if self._socket.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
+        if self.found.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self.found, self._accept_some)
 
     def _accept_some(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -226,37 +214,37 @@ class Listener:
     def _accept_one(self) -> bool:
         """Accept a connection. False if a limit is reached. Raises BlockingIOError if none can be accepted now."""
         try:
-            connection, address = self._socket.accept()
+            connection, address = self.found.accept()
         except (BlockingIOError, ConnectionAbortedError):
             raise BlockingIOError from None
         except OSError as error:
             loop = asyncio.get_running_loop()
-            loop.remove_reader(self._socket)
+            loop.remove_reader(self.found)
             loop.call_later(_RETRY_SECONDS, self._resume)
-            self._connections.log(f"no connection can be accepted: {error.strerror}. Raise `ulimit -n`")
-            self._connections.make_room()
+            self.connections.log(f"no connection can be accepted: {error.strerror}. Raise `ulimit -n`")
+            self.connections.make_room()
             raise BlockingIOError from None
         connection.setblocking(False)
-        before = self._connections.num_moved
-        place = self._connections.take_place(connection, address[0] if isinstance(address, tuple) else "")
+        before = self.connections.num_moved
+        place = self.connections.take_place(connection, address[0] if isinstance(address, tuple) else "")
         if place is None:
             self._refuse(connection)
         else:
             task = asyncio.get_running_loop().create_task(self._open(connection, place))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
-        return before == self._connections.num_moved
+        return before == self.connections.num_moved
 
     async def _open(self, connection: socket.socket, place: Place) -> None:
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: self._make(place), connection)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: self.make_protocol(place), connection)
         except OSError:  # the client left
-            place.free()
+            self.connections.give_back(place)
             connection.close()
 
     def _refuse(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
             connection.recv(1 << 16)  # closing with unread data would discard the answer
         with contextlib.suppress(OSError):
-            connection.send(self._refusal)
+            connection.send(self.refusal)
         connection.close()

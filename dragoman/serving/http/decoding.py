@@ -12,8 +12,7 @@ import re
 import sys
 from binascii import a2b_qp
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
@@ -23,6 +22,7 @@ from starlette.requests import ClientDisconnect
 from dragoman.serving.http.refusals import Refused
 from dragoman.text.charsets import replace_surrogates
 
+MULTIPART = "multipart/form-data"
 # LibreTranslate's words, and then what is wrong.
 MALFORMED = "The browser (or proxy) sent a request that this server could not understand: "
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a malformed form is answered, not logged
@@ -33,8 +33,7 @@ _MOST_PERCENT_SIGNS = 20_000
 _PERCENT_SIGN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
+class Upload(NamedTuple):
     """A file uploaded in a form."""
 
     name: str
@@ -99,9 +98,8 @@ async def decode_multipart(
 
     The parser takes each chunk as it arrives: a file of 10 MB takes 0.1 seconds.
     """
-    parser = _Parser(
-        _form_headers(content_type), chunks, max_files=1, max_fields=most_fields, max_part_size=most_field_bytes
-    )
+    headers = _form_headers(content_type)
+    parser = _Parser(headers, chunks, max_files=1, max_fields=most_fields, max_part_size=most_field_bytes)
     try:
         form = await parser.parse()
     except MultiPartException as error:
@@ -126,9 +124,7 @@ def _form_headers(content_type: str) -> Headers:
     boundary = options.get(b"boundary", b"").decode("latin-1")
     if '"' in boundary or "\\" in boundary:
         raise Refused(400, MALFORMED + "the boundary of its parts has a quote or backslash.")
-    return Headers(
-        {"content-type": f'multipart/form-data; boundary="{boundary}"' if boundary else "multipart/form-data"}
-    )
+    return Headers({"content-type": f'{MULTIPART}; boundary="{boundary}"' if boundary else MULTIPART})
 
 
 def group_by_name(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

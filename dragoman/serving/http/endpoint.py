@@ -1,29 +1,27 @@
 """Handles a request: reads it, checks its key, calls the handler, and drops the work of clients that disconnect.
 
 `app.py` makes one `Endpoint` per route. The order of the checks keeps refused requests cheap: capacity before the body,
-for short requests (`middleware.py`); a key in a header and the content type; then the fields (`bodies.py`); capacity
-again, because reading takes time; a key in a field, and the rate; then the handler.
+for short requests; a key in a header and the content type; then the fields (`bodies.py`); capacity again, because
+reading takes time; a key in a field, and the rate; then the handler.
 """
 
 import asyncio
 import inspect
 import json
-import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman.serving.http.bodies import MULTIPART, Fields, content_type, has_short_body, linger, read_fields
+from dragoman.serving.http.bodies import Fields, content_type, has_short_body, linger, read_fields
+from dragoman.serving.http.decoding import MULTIPART
 from dragoman.serving.http.keys import Keys, address_of
-from dragoman.serving.http.refusals import Refused, internal_error
+from dragoman.serving.http.refusals import LOG, Refused, internal_error
 from dragoman.serving.service import Service
 
-Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
-
-_log = logging.getLogger("dragoman.serving")
 # Most characters in an error message, because some of them come from the client.
 _LONGEST = 1000
 # Pause before a long body is refused.
@@ -51,15 +49,16 @@ def error_response(scope: Scope, refused: Refused) -> Response:
     return SortedJsonResponse(content, refused.status, refused.headers)
 
 
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """The ASGI application of one route.
 
     Parameters
     ----------
-    handler
-        Answers a request with a Response, or with a value for JSON. It may be a coroutine function.
     service
         The service, for its limits and metrics.
+    handler
+        Answers a request with a Response, or with a value for JSON. It may be a coroutine function.
     most_bytes
         The limit on the size of a body.
     keys
@@ -70,61 +69,62 @@ class Endpoint:
         Whether a request has a file, and so must be a form in parts.
     """
 
-    def __init__(
-        self,
-        handler: Handler,
-        service: Service,
-        most_bytes: int,
-        keys: Keys | None = None,
-        is_work: bool = False,
-        needs_form: bool = False,
-    ) -> None:
-        self._handler, self._service, self._most_bytes = handler, service, most_bytes
-        self._keys, self._is_work, self._needs_form = keys, is_work, needs_form
+    service: Service
+    handler: Callable[[Request, Fields], Awaitable[Any] | Any]
+    most_bytes: int
+    keys: Keys | None = None
+    is_work: bool = False
+    needs_form: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by ASGI. If the client disconnects, its work is dropped."""
         try:
             response = await self._response(scope, receive)
         except ClientDisconnect:
-            self._service.metrics.disconnects.inc()
+            self.service.metrics.disconnects.inc()
             return
         except Refused as refused:
             refused.__traceback__ = refused.__context__ = None  # their frames hold the body
             response = error_response(scope, refused)
             if refused.status == 503 or refused.closes:
-                await asyncio.sleep(self._service.refusals.pause())
+                await asyncio.sleep(self.service.refusals.pause())
             if not has_short_body(scope):  # clients that send long bodies in a loop leave time for others
                 await asyncio.sleep(_LONG_BODY_SECONDS)
             if refused.closes:
                 await _send_and_linger(response, scope, receive, send)
                 return
         except Exception:
-            _log.exception("%s %s failed", scope["method"], scope["path"])
+            LOG.exception("%s %s failed", scope["method"], scope["path"])
             response = error_response(scope, internal_error())
         await response(scope, receive, send)
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
         """The answer of the handler."""
         self._check_head(scope)
-        settings, memory = self._service.settings, self._service.body_memory
-        fields = await read_fields(scope, receive, self._most_bytes, settings, memory, address_of(scope))
-        if self._is_work:
-            self._service.check_capacity()
-        if self._keys is not None:
-            scope["dragoman.key"] = self._keys.check(scope, fields)  # for metrics and logs
-        answer = self._handler(Request(scope), fields)
+        settings, memory = self.service.settings, self.service.body_memory
+        fields = await read_fields(scope, receive, self.most_bytes, settings, memory, address_of(scope))
+        if self.is_work:
+            self.service.check_capacity()
+        if self.keys is not None:
+            scope["dragoman.key"] = self.keys.check(scope, fields)  # for metrics and logs
+        answer = self.handler(Request(scope), fields)
         del fields  # maybe a file of 10 MB
         if inspect.isawaitable(answer):
             answer = await _await_unless_gone(answer, receive)
         return answer if isinstance(answer, Response) else SortedJsonResponse(answer)
 
     def _check_head(self, scope: Scope) -> None:
-        """Raise Refused for what the head of a request shows. After that, no long body is read."""
+        """Raise Refused for what the head of a request shows. After that, no long body is read.
+
+        If the queue is full, only a short request is refused here: the client of a long body would not receive the
+        refusal while it is still sending.
+        """
         try:
-            if self._keys is not None:
-                self._keys.check_header(scope)
-            if self._needs_form and content_type(scope) != MULTIPART:
+            if self.is_work and has_short_body(scope):
+                self.service.check_capacity()
+            if self.keys is not None:
+                self.keys.check_header(scope)
+            if self.needs_form and content_type(scope) != MULTIPART:
                 raise Refused(400, f"Invalid request: send the file as {MULTIPART}, in the field `file`")
         except Refused as refused:
             refused.closes = not has_short_body(scope)
@@ -133,8 +133,7 @@ class Endpoint:
 
 async def _await_unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
     """Await the answer. If the client disconnects first, cancel the work and raise ClientDisconnect."""
-    work = asyncio.ensure_future(answer)
-    leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
+    work, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():

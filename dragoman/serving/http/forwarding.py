@@ -1,7 +1,7 @@
 """How clients reach the server through a proxy: their addresses, the server's public URL, and the prefix of its paths.
 
-`cli/serve.py` makes a `Deployment` of the flags. `app.py` wraps all routes with `Forwarding`, which changes the scope
-of a request before any other code reads it. Paths have no prefix after that.
+`cli/serve.py` makes a `Deployment` of the flags. `Middleware` changes the scope of a request with it before any other
+code reads the scope. Paths have no prefix after that.
 
 Headers of a proxy count only if the peer is trusted. The last value of each header counts, because the proxy appended
 it, and a client may have forged the values before. ``Forwarded`` (RFC 7239) counts only without ``X-Forwarded-*``.
@@ -16,7 +16,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from dragoman.errors import ConfigError
 from dragoman.serving.http.access_log import REQUEST_ID, AccessLog
@@ -88,6 +88,44 @@ class Deployment:
         log = AccessLog(access_log) if access_log else None
         return cls(prefix, _read_public_url(public_url, prefix), proxies, origins, log)
 
+    def describe(self, scope: Scope) -> Scope:
+        """The parts of a scope that would differ if the client had connected without a proxy.
+
+        They are the client's address, the scheme, the path without prefix, the server's public address, and the
+        request's id.
+        """
+        headers = dict(scope["headers"])
+        peer, port = scope.get("client") or ("", 0)
+        peer = peer.removeprefix("::ffff:")  # an IPv4 client of a socket for both versions
+        is_trusted = self.proxies.trusts(peer)
+        values = _read_forwarded(scope) if is_trusted else {}
+        last = {name: texts[-1] for name, texts in values.items() if texts}
+        client = self._client(peer, values.get("for", []))
+        scheme = proto if (proto := last.get("proto", "").lower()) in ("http", "https") else scope["scheme"]
+        prefix = last.get("prefix", "").rstrip("/")
+        prefix = prefix if prefix and _PREFIX.fullmatch(prefix) else self.prefix
+        hosts = (last.get("host", ""), headers.get(b"host", b"").decode("latin-1"), _server_name(scope))
+        host = next(filter(_HOST.fullmatch, hosts), "localhost")
+        sent_id = headers.get(b"x-request-id", b"").decode("latin-1") if is_trusted else ""
+        path = str(scope["path"])
+        return {
+            "client": (client, port if client == peer else 0) if client else None,
+            "scheme": scheme,
+            "path": path.removeprefix(self.prefix) if path.startswith(f"{self.prefix}/") else path,
+            BASE_URL: self.public_url or f"{scheme}://{host}{prefix}",
+            REQUEST_ID: sent_id if _SANE_ID.fullmatch(sent_id) else f"{random.getrandbits(128):032x}",
+        }
+
+    def _client(self, peer: str, hops: list[str]) -> str:
+        """The address of the client: the last one that is not a trusted proxy's, or the farthest that is readable."""
+        for hop in reversed(hops):
+            if (address := _read_address(hop)) is None:
+                break
+            peer = str(address)
+            if not self.proxies.trusts(peer):
+                break
+        return peer
+
 
 DIRECT = Deployment()
 """Clients connect without a proxy."""
@@ -108,53 +146,6 @@ def _read_origin(text: str) -> str:
         example = "*, none, or origins such as https://example.org, separated by commas"
         raise ConfigError(f"`--cors` must be {example}, but has {text.strip() or 'an empty name'}.")
     return url[1].removesuffix(":443" if url[1].startswith("https:") else ":80")
-
-
-class Forwarding:
-    """Wraps an application: sets the client's address, the scheme, the path without prefix, and the public address."""
-
-    def __init__(self, app: ASGIApp, deployment: Deployment) -> None:
-        self._app, self._deployment = app, deployment
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request by ASGI."""
-        if scope["type"] == "http":
-            scope.update(self._describe(scope))
-        await self._app(scope, receive, send)
-
-    def _describe(self, scope: Scope) -> Scope:
-        """The parts of the scope that would differ if the client had connected without a proxy."""
-        given, headers = self._deployment, dict(scope["headers"])
-        peer, port = scope.get("client") or ("", 0)
-        peer = peer.removeprefix("::ffff:")  # an IPv4 client of a socket for both versions
-        is_trusted = given.proxies.trusts(peer)
-        values = _read_forwarded(scope) if is_trusted else {}
-        last = {name: texts[-1] for name, texts in values.items() if texts}
-        client = self._client(peer, values.get("for", []))
-        scheme = proto if (proto := last.get("proto", "").lower()) in ("http", "https") else scope["scheme"]
-        prefix = last.get("prefix", "").rstrip("/")
-        prefix = prefix if prefix and _PREFIX.fullmatch(prefix) else given.prefix
-        hosts = (last.get("host", ""), headers.get(b"host", b"").decode("latin-1"), _server_name(scope))
-        host = next(filter(_HOST.fullmatch, hosts), "localhost")
-        sent_id = headers.get(b"x-request-id", b"").decode("latin-1") if is_trusted else ""
-        path = str(scope["path"])
-        return {
-            "client": (client, port if client == peer else 0) if client else None,
-            "scheme": scheme,
-            "path": path.removeprefix(given.prefix) if path.startswith(f"{given.prefix}/") else path,
-            BASE_URL: given.public_url or f"{scheme}://{host}{prefix}",
-            REQUEST_ID: sent_id if _SANE_ID.fullmatch(sent_id) else f"{random.getrandbits(128):032x}",
-        }
-
-    def _client(self, peer: str, hops: list[str]) -> str:
-        """The address of the client: the last one that is not a trusted proxy's, or the farthest that is readable."""
-        for hop in reversed(hops):
-            if (address := _read_address(hop)) is None:
-                break
-            peer = str(address)
-            if not self._deployment.proxies.trusts(peer):
-                break
-        return peer
 
 
 def _read_forwarded(scope: Scope) -> dict[str, list[str]]:

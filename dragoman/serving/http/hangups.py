@@ -9,17 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-
-def _has_terminal() -> bool:
-    return any(map(os.isatty, range(3)))
-
-
-_HAD_TERMINAL = _has_terminal()
+_HAD_TERMINAL = any(map(os.isatty, range(3)))
 
 
 def is_terminal_closed() -> bool:
     """Whether the process was started in a terminal that is closed now."""
-    return _HAD_TERMINAL and not _has_terminal()
+    return _HAD_TERMINAL and not any(map(os.isatty, range(3)))
 
 
 def can_reload() -> bool:

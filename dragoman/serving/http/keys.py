@@ -40,12 +40,12 @@ class Keys:
     """The API keys of a file, stored as hashes. Without a file, no key is needed.
 
     The file has one key per line, and the text after ``#`` is the name of the key. A key without a name is called
-    ``key-N`` by its line.
+    ``key-N`` by its line. `are_needed` tells whether a request must have a key.
     """
 
     def __init__(self, path: Path | None, requests_per_minute: int) -> None:
         """Read the keys. Raises DataError if the file cannot be read or has no keys."""
-        self._path = path
+        self._path, self.are_needed = path, path is not None
         self._names = _read_names(path)
         self._requests = _Buckets(requests_per_minute)
         self._guesses = _Buckets(_GUESSES_PER_MINUTE)
@@ -58,11 +58,6 @@ class Keys:
         """
         self._names = _read_names(self._path)
         self._seen &= self._names.keys()
-
-    @property
-    def are_needed(self) -> bool:
-        """Whether a request must have a key."""
-        return self._path is not None
 
     def check_header(self, scope: Scope) -> None:
         """Raise Refused, as `check` does, for a wrong key in a header. A key in a field needs the body."""

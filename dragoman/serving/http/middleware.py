@@ -1,23 +1,20 @@
-"""Wraps all routes: refuses short requests early, adds the common headers, answers preflight requests, counts and logs.
+"""Wraps all routes: adds the common headers, answers preflight requests, counts and logs.
 
-`app.py` makes one `Middleware` around all routes, inside `Forwarding`.
+`app.py` makes one `Middleware` around all routes. It finds the client behind a proxy first (`forwarding.py`).
 """
 
 import asyncio
-import logging
 import time
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serving.http.access_log import REQUEST_ID
-from dragoman.serving.http.bodies import has_short_body
 from dragoman.serving.http.endpoint import error_response
 from dragoman.serving.http.forwarding import Deployment
-from dragoman.serving.http.refusals import Refused, shutting_down
-from dragoman.serving.service import Service
+from dragoman.serving.http.refusals import LOG, shutting_down
+from dragoman.serving.metrics import Metrics
 
-_log = logging.getLogger("dragoman.serving")
 _CORS_HEADERS = [
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
@@ -31,22 +28,17 @@ _GONE = 499
 
 
 class Middleware:
-    """Wraps all routes: adds the common headers, answers CORS preflight requests, counts and logs answers.
+    """Wraps all routes: adds the common headers, answers CORS preflight requests, counts and logs answers."""
 
-    A short request for a path in `work` is refused before it is read if the queue is full.
-    """
-
-    def __init__(
-        self, app: ASGIApp, service: Service, routes: frozenset[str], work: frozenset[str], deployment: Deployment
-    ) -> None:
-        self._app, self._service, self._metrics, self._routes, self._work = app, service, service.metrics, routes, work
-        self._origins, self._access_log = deployment.origins, deployment.access_log
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: frozenset[str], deployment: Deployment) -> None:
+        self._app, self._metrics, self._routes, self.deployment = app, metrics, routes, deployment
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by ASGI."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope.update(self.deployment.describe(scope))
         start, status, size = time.monotonic(), 0, 0
         headers = [*self._common_headers(scope), (b"x-request-id", scope[REQUEST_ID].encode())]
 
@@ -62,9 +54,6 @@ class Middleware:
         try:
             if scope["method"] == "OPTIONS":
                 await Response()(scope, receive, send_more)
-            elif scope["path"] in self._work and (refused := self._capacity_refusal(scope)):
-                await asyncio.sleep(self._service.refusals.pause())
-                await error_response(scope, refused)(scope, receive, send_more)
             else:
                 await self._app(scope, receive, send_more)
         except asyncio.CancelledError:  # the server stops and waits no longer
@@ -74,32 +63,19 @@ class Middleware:
             route, seconds = self._route(scope["path"]), time.monotonic() - start
             self._metrics.end_request(scope, route, status, seconds)
             if status == 500:
-                _log.error("request %s to %s failed", scope[REQUEST_ID], route)
-            if self._access_log is not None:
+                LOG.error("request %s to %s failed", scope[REQUEST_ID], route)
+            if self.deployment.access_log is not None:
                 facts = {"route": route, "status": status or _GONE, "seconds": round(seconds, 6)}
-                self._access_log.write(scope, facts | {"bytes": 0 if scope["method"] == "HEAD" else size})
+                self.deployment.access_log.write(scope, facts | {"bytes": 0 if scope["method"] == "HEAD" else size})
 
     def _common_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """The headers that every answer has. Those for CORS depend on the origin if only some may read answers."""
-        if self._origins is None:
+        if self.deployment.origins is None:
             return COMMON_HEADERS
         origin = dict(scope["headers"]).get(b"origin", b"")
-        is_allowed = origin.decode("latin-1") in self._origins
+        is_allowed = origin.decode("latin-1") in self.deployment.origins
         allowed = [(b"access-control-allow-origin", origin), *_CORS_HEADERS] if is_allowed else []
-        return [*allowed, *([(b"vary", b"Origin")] if self._origins else []), *_ALL_ANSWERS]
-
-    def _capacity_refusal(self, scope: Scope) -> Refused | None:
-        """The refusal of a short request if the queue is full, else None.
-
-        A long body is read first: its client would not receive the refusal while it is still sending.
-        """
-        if not has_short_body(scope):
-            return None
-        try:
-            self._service.check_capacity()
-        except Refused as refused:
-            return refused
-        return None
+        return [*allowed, *([(b"vary", b"Origin")] if self.deployment.origins else []), *_ALL_ANSWERS]
 
     def _route(self, path: str) -> str:
         """The label of a path in the metrics: one of a fixed set, whatever paths clients request."""

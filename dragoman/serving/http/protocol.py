@@ -7,13 +7,14 @@ text. This subclass of its protocol for httptools adds both, with one timer for 
 The methods with public names override uvicorn's and asyncio's callbacks; all run in the event loop.
 """
 
+# ruff: noqa: D102
+
 import asyncio
 import sys
-from http import HTTPStatus
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dragoman.serving.http.connections import Place
 from dragoman.serving.http.decoding import MALFORMED
@@ -29,19 +30,13 @@ _MOST_HEADERS = 128
 _READ_BYTES = 1 << 15
 # How long a refused connection stays open, so that the client can read the refusal.
 _LINGER_SECONDS = 0.5
-_LONG_HEAD = (
-    f"The head of the request may have at most {_HEAD_BYTES} bytes and {_MOST_HEADERS} headers. Send shorter headers."
-)
+_LIMITS = f"{_HEAD_BYTES} bytes and {_MOST_HEADERS} headers"
+_LONG_HEAD = f"The head of the request may have at most {_LIMITS}. Send shorter headers."
 # Time for an endpoint to refuse a body that does not arrive. After that, the connection is closed without an answer.
 _REFUSAL_SECONDS = 2.0
 
 
-def make_protocol(place: Place, body_seconds: float, **given: Any) -> asyncio.Protocol:
-    """The protocol of a connection with this place and time limit. Other arguments are those of uvicorn's protocol."""
-    return _TimedHttpProtocol(place, body_seconds, **given)
-
-
-class _TimedHttpProtocol(HttpToolsProtocol):
+class TimedHttpProtocol(HttpToolsProtocol):
     """HTTP/1.1 that closes a connection if no whole request arrives in time, and refuses malformed requests in JSON.
 
     The status is 400 for a request that is not HTTP, and 431 for a head that is too long. Trailers after a chunked body
@@ -75,7 +70,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         self._stop_watching_reader()
-        self._place.free()
+        self._place.connections.give_back(self._place)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()  # uvicorn would keep a connection that was reset for 20 seconds
 
@@ -226,8 +221,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
             cycle.disconnected = True  # the endpoint that reads this body must not answer it
             cycle.message_event.set()
         self.transport.write(encode_refusal(Refused(status, reason, closes=True)))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()  # closing with unread data would discard the answer
+        self.transport.write_eof()  # closing with unread data would discard the answer
         self.loop.call_later(_LINGER_SECONDS, self._close)
 
     def _start_timer(self, most_seconds: float) -> None:
@@ -258,7 +252,6 @@ class _TimedHttpProtocol(HttpToolsProtocol):
     def _stop_watching_reader(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
-        self._unread = None
 
     def _give_up(self, unread: int) -> None:
         """Abort the connection if its `unread` bytes are still unread. A slow reader gets more time."""
@@ -272,6 +265,5 @@ def encode_refusal(refused: Refused) -> bytes:
     """A complete HTTP answer as bytes, for a connection without a valid request."""
     answer = error_response({"path": ""}, refused)
     headers = [*answer.raw_headers, *COMMON_HEADERS]
-    head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-    line = f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}\r\n"
-    return line.encode() + head + b"\r\n" + bytes(answer.body)
+    head = [STATUS_LINE[refused.status], *(name + b": " + value + b"\r\n" for name, value in headers)]
+    return b"".join([*head, b"\r\n", answer.body])

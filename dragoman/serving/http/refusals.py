@@ -1,13 +1,16 @@
-"""Errors that clients receive, as JSON with an HTTP status.
+"""Errors that clients receive, as JSON with an HTTP status, and the log for those that only the operator may see.
 
 All of `serving` raises `Refused`, and `http/endpoint.py` makes the answer. The usual statuses are 400 for a mistake in
 the request, 403 for a wrong key, 413 for too much text, 429 for too much from one client, and 503 for too much from all
 clients.
 """
 
+import logging
 import math
 import time
 
+LOG = logging.getLogger("dragoman.serving")
+"""The log of the server."""
 # Refusals per second and in a burst, and the longest delay of one in seconds.
 _A_SECOND, _AT_ONCE, _LONGEST_PAUSE = 150, 50, 3.0
 

@@ -14,27 +14,26 @@ import asyncio
 import contextlib
 import errno
 import gc
-import logging
 import os
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.serving.http.connections import Connections, Listener, Place, connection_limit
+from dragoman.serving.http.connections import Connections, Listener, connection_limit
 from dragoman.serving.http.hangups import can_reload, is_terminal_closed
-from dragoman.serving.http.protocol import encode_refusal, make_protocol
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.http.middleware import Middleware
+from dragoman.serving.http.protocol import TimedHttpProtocol, encode_refusal
+from dragoman.serving.http.refusals import LOG, Refused
 from dragoman.serving.service import Service
 
-_log = logging.getLogger("dragoman.serving")
 # How long an idle connection stays open.
 _KEEP_ALIVE_SECONDS = 20
 # How often a draining server checks whether files are still unfinished.
@@ -95,14 +94,8 @@ def _is_abandoned(path: Path) -> bool:
     if not path.is_socket() or path.is_symlink():
         raise OSError(errno.EEXIST, "it exists and is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-        except BlockingIOError:  # its queue is full
-            pass
-    return False
+        probe.setblocking(False)  # its queue may be full
+        return probe.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def url_of_socket(found: socket.socket) -> str:
@@ -113,32 +106,13 @@ def url_of_socket(found: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run_server(
-    app: ASGIApp,
-    service: Service,
-    found: socket.socket,
-    when_ready: Callable[[], None],
-    reload: Reload | None = None,
-    is_trusted: Callable[[str], bool] = lambda peer: False,
-) -> None:
-    """Serve until a signal stops the process. Requests in progress are finished if the time limit allows.
+def run_server(server: "Server", found: socket.socket) -> None:
+    """Serve on a bound socket until a signal stops the process. Requests in progress are finished if time allows.
 
     The process should end afterwards, because SIGTERM is ignored from then on. Raises KeyboardInterrupt after SIGINT.
-
-    Parameters
-    ----------
-    app, service
-        The application and its service.
-    found
-        A bound socket.
-    when_ready
-        Called when the server listens.
-    reload
-        Called after SIGHUP. It raises DragomanError if nothing was changed.
-    is_trusted
-        Whether a peer is a proxy, which may open as many connections as all other clients together.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    when_ready = server.when_ready
 
     def ready() -> None:
         # A garbage collection over all loaded modules and models would block every request for a third of a second.
@@ -146,7 +120,7 @@ def run_server(
         gc.freeze()
         when_ready()
 
-    server = Server(app, service, ready, reload, is_trusted)
+    server.when_ready = ready
     server.run(sockets=[found])
     if server.was_interrupted:
         raise KeyboardInterrupt
@@ -158,15 +132,19 @@ class Server(uvicorn.Server):
     SIGTERM: `/readyz` turns 503 at once. New connections end after `drain_delay_seconds`, when load balancers have seen
     that, or later if files are still unfinished or not downloaded. SIGINT: new connections end at once. A second signal
     drops the work in progress.
+
+    Parameters
+    ----------
+    app, service
+        The application and its service.
+    when_ready
+        Called when the server listens.
+    reload
+        Called after SIGHUP. It raises DragomanError if nothing was changed.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        service: Service,
-        when_ready: Callable[[], None] = lambda: None,
-        reload: Reload | None = None,
-        is_trusted: Callable[[str], bool] = lambda peer: False,
+        self, app: Middleware, service: Service, when_ready: Callable[[], None], reload: Reload | None = None
     ) -> None:
         settings = service.settings
         config = uvicorn.Config(
@@ -175,6 +153,7 @@ class Server(uvicorn.Server):
             loop="asyncio",
             lifespan="on",
             log_config=None,
+            log_level="critical",  # uvicorn would log every signal
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -182,27 +161,24 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         )
         super().__init__(config)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
-        self._service, self._when_ready, self._reload = service, when_ready, reload
+        self._service, self.when_ready, self._reload = service, when_ready, reload
         self._reload_task: asyncio.Task[None] | None = None
         self._must_reload = self.was_interrupted = False
-        self._connections = Connections(connection_limit(settings.max_connections), is_trusted)
+        self._connections = Connections(connection_limit(settings.max_connections), app.deployment.proxies.trusts)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `when_ready`."""
         await super().startup([])
         refusal = encode_refusal(_NO_PLACE)
-        self._listeners = [Listener(one, self._connections, self._make_protocol, refusal) for one in sockets or ()]
+        given = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        make_protocol = partial(TimedHttpProtocol, body_seconds=self._service.settings.body_seconds, **given)
+        self._listeners = [Listener(one, self._connections, make_protocol, refusal) for one in sockets or ()]
         if self.started:
             for one in self._listeners:
                 one.start()
             if self._reload is not None and can_reload():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._handle_hangup)
-            self._when_ready()
-
-    def _make_protocol(self, place: Place) -> asyncio.Protocol:
-        state = {"server_state": self.server_state, "app_state": self.lifespan.state}
-        return make_protocol(place, self._service.settings.body_seconds, config=self.config, **state)
+            self.when_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer the requests that arrived, and close the connections."""
@@ -263,9 +239,9 @@ class Server(uvicorn.Server):
             try:
                 await self._reload()
             except DragomanError as error:
-                _log.warning("reloading failed, and nothing was changed: %s", error)
+                LOG.warning("reloading failed, and nothing was changed: %s", error)
             except Exception:
-                _log.exception("reloading failed, and nothing was changed")
+                LOG.exception("reloading failed, and nothing was changed")
 
     def _leave(self, latest: float) -> None:
         """Stop accepting connections, or try again later if files are unfinished or not downloaded.

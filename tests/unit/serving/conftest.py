@@ -16,8 +16,7 @@ from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.models import Models, ServedModel
-from dragoman.serving.requests import BatchOptions
+from dragoman.serving.models import BatchKey, Models, ServedModel
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
@@ -28,21 +27,20 @@ from dragoman.text.documents.placement import AlignedPart, insert_markers
 class Echo(ServedModel):
     """Appends the target language to a text. Fails on BOOM, and takes 0.3 seconds for SLOW."""
 
-    def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
+    def translate(self, texts: Sequence[MarkedText], key: BatchKey) -> list[Translation]:
         if any("BOOM" in one.text for one in texts):
             raise RuntimeError("boom")
         if any("SLOW" in one.text for one in texts):
             time.sleep(0.3)
-        return [self._echo(one, options) for one in texts]
+        return [self._echo(one, key) for one in texts]
 
-    def _echo(self, source: MarkedText, options: BatchOptions) -> Translation:
-        names = [self.target, *(f"{self.target}{rank}" for rank in range(1, options.n_best))]
+    def _echo(self, source: MarkedText, key: BatchKey) -> Translation:
+        names = [self.target, *(f"{self.target}{rank}" for rank in range(1, key.n_best))]
         texts = [
-            _insert_markers(source, f"{source.text} [{name}]", escape_text if options.is_markup else str)
-            for name in names
+            _insert_markers(source, f"{source.text} [{name}]", escape_text if key.is_markup else str) for name in names
         ]
         candidates = tuple(Candidate(text, (source.text, "!"), (-0.5, -0.25), -0.75, -0.5) for text in texts)
-        return Translation(source.text, candidates, 1, False, ((0, 0),) if options.with_alignment else None)
+        return Translation(source.text, candidates, 1, False, ((0, 0),) if key.details.alignment else None)
 
 
 def _insert_markers(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:
@@ -73,12 +71,13 @@ def served_folder(small_bundle: Model, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="session")
 def make_service(small_bundle: Model, served_folder: Callable[[str], Path]) -> Callable[..., Service]:
     """Builds a service with `model_class` for pairs such as en-de. Other keywords are settings."""
-    translator = Translator.from_models([small_bundle])
+    model = replace(small_bundle, fingerprint="0123456789ab")
+    translator = Translator.from_models([model])
 
     def made(*pairs: str, model_class: type[ServedModel] = Echo, pivot: str = "", **settings: Any) -> Service:
         folder = served_folder("en-de")
         models = [
-            model_class(source, target, small_bundle, translator, {}, folder, "0123456789ab")
+            model_class(source, target, model, translator, {}, folder)
             for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
         ]
         return Service(Models(models, pivot), ServeSettings(**{"lanes": 2, **settings}))

@@ -9,6 +9,7 @@ import pytest
 from dragoman.records import Candidate, Translation
 from dragoman.serving.batcher import Batcher
 from dragoman.serving.http.refusals import Refused
+from dragoman.serving.metrics import Metrics
 from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
 
@@ -27,12 +28,6 @@ class Recorded:
         if any("BOOM" in text for text in texts):
             raise RuntimeError("boom")
         return [Translation(text, (Candidate(text.upper(), (), (), 0.0, 0.0),), 1, False) for text in texts]
-
-
-class Silent:
-    def observe_batch(self, sentences: int, cost: int, seconds: float) -> None: ...
-
-    def observe_wait(self, seconds: float) -> None: ...
 
 
 @pytest.fixture
@@ -64,7 +59,7 @@ def test_waiting_requests_share_a_batch(executor: ThreadPoolExecutor) -> None:
     translate.gate = lambda: time.sleep(0.05)
 
     async def work() -> None:
-        batcher = Batcher(translate, ServeSettings(batch_sentences=3), executor, 1, Silent())
+        batcher = Batcher(translate, ServeSettings(batch_sentences=3), executor, 1, Metrics())
         asked = [[f"a{number}", f"b{number}"] for number in range(4)]
         answers = await asyncio.gather(*(batcher.translate("kind", mark(texts)) for texts in asked))
         assert [texts_of(one) for one in answers] == [[text.upper() for text in texts] for texts in asked]
@@ -81,7 +76,7 @@ def test_a_batch_has_one_key_and_a_limited_cost(executor: ThreadPoolExecutor) ->
     translate.gate = lambda: time.sleep(0.02)
 
     async def work() -> None:
-        batcher = Batcher(translate, ServeSettings(batch_tokens=20), executor, 1, Silent())
+        batcher = Batcher(translate, ServeSettings(batch_tokens=20), executor, 1, Metrics())
         await asyncio.gather(*(batcher.translate(number % 2, mark([f"{number % 2} {number}"])) for number in range(12)))
 
     run(work)
@@ -94,7 +89,7 @@ def test_only_the_text_at_fault_fails(executor: ThreadPoolExecutor) -> None:
     translate.gate = lambda: time.sleep(0.02)
 
     async def work() -> list[Any]:
-        batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
+        batcher = Batcher(translate, ServeSettings(), executor, 1, Metrics())
         texts = [["first"], *([f"text {number}"] for number in range(30)), ["fine", "BOOM", "fine"]]
         return await asyncio.gather(*(batcher.translate("kind", mark(one)) for one in texts), return_exceptions=True)
 
@@ -110,7 +105,7 @@ def test_small_requests_do_not_wait_for_large_ones(executor: ThreadPoolExecutor)
     translate.gate = lambda: time.sleep(0.03)
 
     async def work(lanes: int) -> list[int]:
-        batcher = Batcher(translate, ServeSettings(batch_sentences=10), executor, lanes, Silent())
+        batcher = Batcher(translate, ServeSettings(batch_sentences=10), executor, lanes, Metrics())
         await batcher.translate("kind", mark(["word"]))
         book = asyncio.create_task(batcher.translate("kind", mark([f"sentence {number}" for number in range(200)])))
         await asyncio.sleep(0)
@@ -132,7 +127,7 @@ def test_cancelled_requests_are_not_translated(executor: ThreadPoolExecutor) -> 
     translate.gate = lambda: time.sleep(0.1)
 
     async def work() -> None:
-        batcher = Batcher(translate, ServeSettings(batch_sentences=4), executor, 1, Silent())
+        batcher = Batcher(translate, ServeSettings(batch_sentences=4), executor, 1, Metrics())
         asked = [asyncio.create_task(batcher.translate("kind", mark(["text"] * 50))) for _ in range(10)]
         await asyncio.sleep(0.02)
         for one in asked:
@@ -155,7 +150,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
         return refused.value
 
     async def work() -> None:
-        batcher = Batcher(translate, ServeSettings(max_requests=2, max_wait_seconds=1.0), executor, 1, Silent())
+        batcher = Batcher(translate, ServeSettings(max_requests=2, max_wait_seconds=1.0), executor, 1, Metrics())
         batcher.throughput.learn(1000, 1.0)
         own = await refusal(batcher, ["x" * 400] * 100, 5.0)
         assert own.status == 413
@@ -184,7 +179,7 @@ def test_a_request_that_waited_too_long_is_refused_despite_its_estimate(executor
     translate.gate = lambda: time.sleep(0.15)
 
     async def work() -> list[Any]:
-        batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2, batch_sentences=1), executor, 1, Silent())
+        batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2, batch_sentences=1), executor, 1, Metrics())
         batcher.throughput.learn(1_000_000, 1.0)
         asked = [batcher.translate("kind", mark(["text"]), 5.0) for _ in range(5)]
         patient = batcher.translate("kind", mark(["text"]))
@@ -199,7 +194,7 @@ def test_a_batch_is_limited_to_about_a_second(executor: ThreadPoolExecutor) -> N
     translate = Recorded()
 
     async def work() -> None:
-        batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
+        batcher = Batcher(translate, ServeSettings(), executor, 1, Metrics())
         batcher.throughput.learn(50, 1.0)
         await batcher.translate("kind", mark(["x" * 16] * 40))
 
@@ -212,7 +207,7 @@ def test_a_stalled_model_is_detected(executor: ThreadPoolExecutor) -> None:
     translate.gate = lambda: time.sleep(0.6)
 
     async def work() -> None:
-        batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2), executor, 1, Silent())
+        batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2), executor, 1, Metrics())
         batcher.throughput.learn(1000, 0.1)
         asked = asyncio.create_task(batcher.translate("kind", mark(["text"]), 5.0))
         await asyncio.sleep(0.4)

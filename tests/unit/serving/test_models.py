@@ -5,8 +5,7 @@ import pytest
 
 from dragoman.bundle import Model
 from dragoman.inference.translator import Translator
-from dragoman.serving.models import load_served_model
-from dragoman.serving.requests import BatchOptions
+from dragoman.serving.models import BatchKey, load_served_model
 from dragoman.text.documents.markers import MarkedText
 from dragoman.workflows.progress import Progress
 
@@ -31,7 +30,7 @@ def test_a_model_that_samples_is_served_by_beam_search(
         model = load_served_model(f"en-de={folder}", progress=notes)
         assert [" is served by beam search, " in text for text in notes.texts] == [True]
         for n_best in (1, 2):
-            (answer,) = model.translate([MarkedText("one two", ())], BatchOptions(n_best))
+            (answer,) = BatchKey(model, n_best).translate([MarkedText("one two", ())])
             assert len(answer.candidates) == n_best
         assert answer.candidates == expected
     notes = Notes()

@@ -11,8 +11,7 @@ import pytest
 from dragoman.errors import DataError
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.models import Models
-from dragoman.serving.requests import AUTO, TranslationRequest
-from dragoman.serving.service import Service
+from dragoman.serving.service import AUTO, Service, TranslationRequest
 
 
 def test_requests_keep_their_model_which_is_freed_afterwards(make_service: Callable[..., Service]) -> None:

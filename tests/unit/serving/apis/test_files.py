@@ -354,7 +354,7 @@ def test_the_server_works_while_the_detector_cannot_be_loaded(
     auto = {"q": "Where is the station?", "source": "auto", "target": "de"}
     with TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
         with monkeypatch.context() as patch:
-            patch.setattr("dragoman.serving.detection.known_languages", _full)
+            patch.setattr("dragoman.serving.service.known_languages", _full)
             assert client.post("/translate", json={"q": "Hello"} | EN).status_code == 200
             for path in ("/translate", "/detect"):
                 answer = client.post(path, json=auto)

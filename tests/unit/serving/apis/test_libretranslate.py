@@ -328,7 +328,7 @@ def test_failed_files_report_the_cause_and_free_their_place(
 ) -> None:
     service = make_service("en-de", max_files=1)
     with TestClient(make_app(service, Keys(None, 0))) as client:
-        monkeypatch.setattr(service.detector, "load", _fail_to_load)
+        monkeypatch.setattr("dragoman.serving.service.known_languages", _fail_to_load)
 
         def sent(source: str, content: str) -> tuple[int, dict[str, str]]:
             fields = {"source": source, "target": "de"}

@@ -19,8 +19,7 @@ from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.models import Models, ServedModel, add_terms, parse_model_spec, served_model
-from dragoman.serving.requests import BatchOptions
+from dragoman.serving.models import BatchKey, Models, ServedModel, add_terms, load_served_model
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
@@ -31,11 +30,7 @@ TEXT = "one two three. four Bahnhof"
 @pytest.fixture(scope="module")
 def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
     """A server with a small untrained model."""
-    trained = Model.load(served_folder("en-de"))
-    model = served_model(
-        parse_model_spec("model"), trained, Translator.from_models([trained]), {}, served_folder("en-de")
-    )
-    service = Service(Models([model]), ServeSettings(lanes=2))
+    service = Service(Models([load_served_model(str(served_folder("en-de")))]), ServeSettings(lanes=2))
     with TestClient(make_app(service, Keys(None, 0))) as opened:
         yield opened
 
@@ -61,12 +56,12 @@ def test_answers_match_the_translator(real: TestClient, served_folder: Callable[
 class Doubled(ServedModel):
     """Returns three candidates, of which the first two have the same text."""
 
-    def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
+    def translate(self, texts: Sequence[MarkedText], key: BatchKey) -> list[Translation]:
         candidates = [
             Candidate(text, (f"token {rank}",), (-float(rank),), -float(rank), -float(rank))
             for rank, text in enumerate(("one", "one", "two"))
         ]
-        return [Translation(one.text, tuple(candidates[: options.n_best]), 1, False) for one in texts]
+        return [Translation(one.text, tuple(candidates[: key.n_best]), 1, False) for one in texts]
 
 
 def test_each_candidate_has_its_own_score_and_tokens(make_service: Callable[..., Service]) -> None:
@@ -87,14 +82,7 @@ def test_html_is_translated_as_by_the_library(real: TestClient, served_folder: C
 
 def test_placeholders_are_kept_and_losses_reported(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
-    trained = Model.load(served_folder("en-de"))
-    bare = served_model(
-        parse_model_spec("model"),
-        trained,
-        Translator.from_models([trained]),
-        {"max_extra_tokens": 3},
-        served_folder("en-de"),
-    )
+    bare = load_served_model(str(served_folder("en-de")), {"inference.max_extra_tokens": "3"})
     model = add_terms([bare], [str(tmp_path / "terms.tsv")])[0]
     with TestClient(make_app(Service(Models([model]), ServeSettings(lanes=1)), Keys(None, 0))) as client:
         sent = {"text": "one two {name}", "source": "en", "target": "de", "alignment": True}
@@ -153,11 +141,7 @@ def test_a_changed_folder_does_not_affect_the_served_model(
 ) -> None:
     folder = tmp_path / "model"
     shutil.copytree(served_folder("en-de"), folder)
-    trained = Model.load(folder)
-    service = Service(
-        Models([served_model(parse_model_spec("model"), trained, Translator.from_models([trained]), {}, folder)]),
-        ServeSettings(lanes=1),
-    )
+    service = Service(Models([load_served_model(str(folder))]), ServeSettings(lanes=1))
     sent = {"text": "one two three", "q": "one two three", "source": "en", "target": "de", "n_best": 2}
     with TestClient(make_app(service, Keys(None, 0))) as client:
 

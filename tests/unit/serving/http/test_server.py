@@ -235,7 +235,7 @@ def test_a_signal_during_the_start_ends_the_server_at_once(
     done: list[Any] = []
     monkeypatch.setattr("signal.signal", lambda *given: done.append(given))
     monkeypatch.setattr("signal.raise_signal", done.append)
-    Server(make_app(service, Keys(None, 0)), service).handle_exit(signal.SIGTERM, None)
+    Server(make_app(service, Keys(None, 0)), service, lambda: None).handle_exit(signal.SIGTERM, None)
     assert done == [(signal.SIGTERM, signal.SIG_DFL), signal.SIGTERM]
 
 
