@@ -34,7 +34,7 @@ from torch import Tensor
 from dragoman.config import InferenceSettings
 from dragoman.inference.output_rules import length_penalties
 from dragoman.inference.search.continuations import Constraints, Continuations, best_continuations
-from dragoman.inference.search.hypotheses import Finished, Paths
+from dragoman.inference.search.hypotheses import Finished, Paths, Rows
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
@@ -45,7 +45,7 @@ _DONE_BEFORE_LEAVING = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Beam:
+class _Beam(Rows):
     """The B sentences that are still in search.
 
     Each has W live hypotheses, best first. Unused places have a log-probability of -inf. `sentences` are the indices
@@ -77,7 +77,7 @@ class _Beam:
         return torch.arange(self.sentences.numel(), device=self.sentences.device)
 
     def extend(self, best: Continuations) -> "_Beam":
-        """The beam one token later, if no continuation ends."""
+        """The beam one token later, with these continuations as its live hypotheses."""
         paths = self.paths.extend(best.parents, best.ids, best.token_log_probs)
         return replace(self, log_probs=best.log_probs, paths=paths)
 
@@ -87,10 +87,7 @@ class _Beam:
         The best output continues a live hypothesis, or is the best finished one.
         """
         paths = self.paths.ids[0, self.log_probs[0] > _NONE].tolist()
-        paths += [
-            list(found.ids)
-            for found in self.finished.select(torch.zeros_like(self.sentences[:1])).best(1).hypotheses()[0]
-        ]
+        paths += [list(found.ids) for found in self.finished.select(slice(1)).best(1).hypotheses()[0]]
         return [column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*paths, strict=False))]
 
 
@@ -198,7 +195,7 @@ def _beams(
         going = _live_first(candidates.select(keep), (live & going_on[:, None])[keep])
         model.reorder(state, _rows(going.parents, beam.log_probs.size(1), keep), keep)
         ids = going.ids.flatten()
-        beam = _next(replace(beam, finished=finished), going, keep)
+        beam = replace(beam, finished=finished).select(keep).extend(going)
         yield beam
 
 
@@ -262,17 +259,5 @@ def _collect(results: list[list[Hypothesis]], beam: _Beam, finished: Finished, d
 def _live_first(candidates: Continuations, live: Bool[Tensor, "B C"]) -> Continuations:
     """The live candidates of each sentence, then empty ones up to the largest number in any sentence."""
     order = live.long().sort(dim=1, descending=True, stable=True).indices[:, : int(live.sum(1).max())]
-    chosen = candidates.chosen(order)
+    chosen = candidates.choose(order)
     return replace(chosen, log_probs=chosen.log_probs.where(live.gather(1, order), _NONE))
-
-
-def _next(beam: _Beam, going: Continuations, keep: Int64[Tensor, " B2"]) -> _Beam:
-    """The beam one token later, with the sentences in `keep`."""
-    paths = beam.paths.select(keep).extend(going.parents, going.ids, going.token_log_probs)
-    return _Beam(
-        beam.sentences[keep],
-        beam.constraints.select(keep),
-        going.log_probs,
-        paths,
-        beam.finished.select(keep),
-    )

@@ -26,7 +26,7 @@ from dragoman.config import InferenceSettings
 from dragoman.devices.device import sum_type
 from dragoman.inference.output_rules import length_penalties, unwritable
 from dragoman.inference.search.continuations import Constraints, hide
-from dragoman.inference.search.hypotheses import Paths
+from dragoman.inference.search.hypotheses import Paths, Rows
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, NEVER_WRITTEN
@@ -36,7 +36,7 @@ _USUAL_NUCLEUS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Samples:
+class _Samples(Rows):
     """W samples for each of the B sentences that have an unfinished sample.
 
     `lengths` are final where `done` is True. `uniforms` are the random numbers of each position.
@@ -48,17 +48,6 @@ class _Samples:
     paths: Paths
     lengths: Int64[Tensor, "B W"]
     done: Bool[Tensor, "B W"]
-
-    def select(self, sentences: Int64[Tensor, " B2"]) -> "_Samples":
-        """The samples of some sentences."""
-        return _Samples(
-            self.sentences[sentences],
-            self.constraints.select(sentences),
-            self.uniforms[sentences],
-            self.paths.select(sentences),
-            self.lengths[sentences],
-            self.done[sentences],
-        )
 
 
 @torch.inference_mode()

@@ -111,12 +111,7 @@ class OfTransformer:
     """The properties that all StepModels of a single Transformer share."""
 
     def __init__(self, model: Transformer) -> None:
-        self._model = model
-
-    @property
-    def vocab_size(self) -> int:
-        """Size V of the target vocabulary."""
-        return self._model.tgt_vocab_size
+        self._model, self.vocab_size = model, model.tgt_vocab_size
 
     @property
     def max_length(self) -> int | None:
@@ -145,16 +140,9 @@ class Ensemble:
                 "Use models trained with the same tokenizer."
             )
         self._members = tuple(members)
-
-    @property
-    def vocab_size(self) -> int:
-        """Size V of the target vocabulary, the same in all members."""
-        return self._members[0].vocab_size
-
-    @property
-    def max_length(self) -> int | None:
-        """The shortest limit of all members, or None if no member has one."""
-        return min((m.max_length for m in self._members if m.max_length is not None), default=None)
+        self.vocab_size = sizes[0]
+        # The shortest limit of all members, or None if no member has one.
+        self.max_length = min((m.max_length for m in members if m.max_length is not None), default=None)
 
     @property
     def device(self) -> torch.device:
