@@ -1,4 +1,4 @@
-"""Forced passes: log-probabilities, attention and alternatives of given translations. `targets.py` computes them."""
+"""Forced passes: log-probabilities and attention of given translations. `targets.py` computes them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,17 +28,10 @@ class ForcedPass:
     attention
         Cross-attention (H, m + 1, n + 1) of the layer that was requested, else (0, 0, 0). Queries are bos and the
         target tokens, and keys are the source tokens and eos. Each row sums to 1.
-    alternative_ids
-        The k most probable tokens (m + 1, k) at each position, the best first, of those that a search may write: pad,
-        bos and unk are left out. Filled up with -1 if the vocabulary has fewer tokens.
-    alternative_log_probs
-        Their natural log-probabilities (m + 1, k), filled up with -inf.
     """
 
     log_probs: Floats
     attention: Floats
-    alternative_ids: Integers
-    alternative_log_probs: Floats
 
 
 def force_targets(
@@ -46,7 +39,6 @@ def force_targets(
     pairs: Sequence[IdPair],
     *,
     layer: int | None = None,
-    num_alternatives: int = 0,
     with_log_probs: bool = True,
 ) -> list[ForcedPass]:
     """Run the decoder over given targets, in one pass for each batch of pairs, in the calling thread.
@@ -63,10 +55,8 @@ def force_targets(
         Source and target ids without control ids. A side may be empty.
     layer
         The decoder layer, from 0, whose cross-attention is returned. None: no attention.
-    num_alternatives
-        The number of most probable tokens to return for each position.
     with_log_probs
-        Whether to compute log-probabilities and alternatives, which takes most of the time. Otherwise they are empty.
+        Whether to compute log-probabilities, which takes most of the time. Otherwise they are empty.
 
     Raises
     ------
@@ -83,8 +73,7 @@ def force_targets(
     found: dict[int, ForcedPass] = {}
     for batch in pair_batches(pairs, _TOKENS_AT_ONCE):
         passes = _Batch(weights, [pairs[place] for place in batch], layer)
-        results = passes.score(num_alternatives) if with_log_probs else passes.leave_unscored()
-        found.update(zip(batch, results, strict=True))
+        found.update(zip(batch, passes.results(with_log_probs), strict=True))
     return [found[place] for place in range(len(pairs))]
 
 
@@ -111,31 +100,16 @@ class _Batch:
         attended = -1 if layer is None else layer
         weights.code.call("decode_targets", *fixed, ids, self._starts, attended, self._attention)
 
-    def score(self, num_alternatives: int) -> Iterator[ForcedPass]:
+    def results(self, with_log_probs: bool) -> Iterator[ForcedPass]:
         """Yield the results of each pair."""
-        log_probs = np.zeros(len(self._labels), np.float32)
-        best_ids = np.full((len(self._labels), num_alternatives), -1)
-        best_log_probs = np.full((len(self._labels), num_alternatives), -np.inf, np.float32)
-        size = max(num_alternatives, 1)
-        self._search.live[0] = 1
-        search = self._search._replace(
-            candidates=np.zeros((2, size), np.int64),
-            candidate_log_probs=np.zeros((2, size), np.float32),
-            bounds=np.zeros(size, np.float32),
-        )
-        found = log_probs, best_ids, best_log_probs
-        self._weights.code.call("score_labels", self._decoder, self._rows, search, self._labels, *found)
-        return self._split(log_probs, best_ids, best_log_probs)
-
-    def leave_unscored(self) -> Iterator[ForcedPass]:
-        """Yield the results of each pair, without log-probabilities."""
-        return self._split(np.zeros(0, np.float32), np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32))
-
-    def _split(self, log_probs: Floats, best_ids: Integers, best_log_probs: Floats) -> Iterator[ForcedPass]:
+        log_probs = np.zeros(len(self._labels) if with_log_probs else 0, np.float32)
+        if with_log_probs:
+            self._search.live[0] = 1
+            self._weights.code.call("score_labels", self._decoder, self._rows, self._search, self._labels, log_probs)
         for n, src_length in enumerate(self._src_lengths.tolist()):
             rows = slice(self._starts[n], self._starts[n + 1])
             attention = self._attention[rows, :, :src_length].transpose(1, 0, 2).copy()
-            yield ForcedPass(log_probs[rows], attention, best_ids[rows], best_log_probs[rows])
+            yield ForcedPass(log_probs[rows], attention)
 
 
 def _flatten(ids: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:

@@ -14,26 +14,23 @@ from dragoman.inference.compiled.layers import (
     finish,
     leave_sublayer,
     multiply_rows,
+    score_source,
     softmax,
     store_row,
 )
 from dragoman.inference.compiled.layout import (
-    FREE,
     BeamRules,
     DecoderWeights,
     Floats1,
-    Floats2,
     Floats3,
     Integers1,
-    Integers2,
     RowBuffers,
     SearchState,
     Shape,
     as_variable,
 )
 from dragoman.kernels.jit import jit_without_nan
-from dragoman.kernels.matrix_products import keep, weighted_sum
-from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE
+from dragoman.kernels.matrix_products import keep
 
 
 @jit_without_nan
@@ -98,33 +95,21 @@ def copy_attention(
     rows: RowBuffers, num_rows: int, layer: int, shape: Shape, search: SearchState, attention: Floats3
 ) -> None:
     """attention (R, H, S) = cross-attention of every row, computed again as in `cross_attention_sublayer`."""
-    width = rows.merged.size
-    head_width, positions = width // shape.num_heads, search.src_keys.shape[2] // width
     for row in range(num_rows):
-        keys, length = search.src_keys[layer, rows.slot[row]], search.src_lengths[rows.slot[row]]
+        length = score_source(row, layer, shape, rows, search)
         for head in range(shape.num_heads):
-            at, scores = head * head_width, rows.scores[head]
-            for begin in range(0, length, HEAD_WIDTH_MULTIPLE):
-                shift = at * positions + begin
-                weighted_sum(scores, begin, rows.outputs[row], at, keys, rows.dimensions, shift, head_width)
-            softmax(scores, length)
+            softmax(rows.scores[head], length)
             for k in range(length):
-                attention[row, head, k] = scores[k]
+                attention[row, head, k] = rows.scores[head, k]
 
 
 @jit_without_nan
 def score_labels(
-    weights: DecoderWeights,
-    rows: RowBuffers,
-    search: SearchState,
-    labels: Integers1,
-    log_probs: Floats1,
-    best_ids: Integers2,
-    best_log_probs: Floats2,
+    weights: DecoderWeights, rows: RowBuffers, search: SearchState, labels: Integers1, log_probs: Floats1
 ) -> None:
-    """Write the log-probability of the label of each row, and its best tokens.
+    """Write the log-probability of the label of each row.
 
-    Slot 0 is used as a search of one hypothesis, at its first token, for each row in turn.
+    Slot 0 is used as a search of one hypothesis, whose prefix is the label, for each row in turn.
     """
     rules, vocabulary, slot = BeamRules(1, 1, 0), weights.vocabulary, as_variable(0)
     score_vocabulary(vocabulary, rules, rows, labels.size, search)
@@ -132,7 +117,3 @@ def score_labels(
         search.first_row[0], search.prefixes[0, 0] = row, labels[row]
         find_continuations(slot, vocabulary, rules, rows, search)
         log_probs[row] = search.candidate_log_probs[1, 0]
-        if best_ids.shape[1]:
-            search.prefixes[0, 0] = FREE
-            for k in range(find_continuations(slot, vocabulary, rules, rows, search)):
-                best_ids[row, k], best_log_probs[row, k] = search.candidates[1, k], search.candidate_log_probs[1, k]

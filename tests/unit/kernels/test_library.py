@@ -66,7 +66,7 @@ def test_calls_pass_the_types_that_functions_are_compiled_for(precision: str, mo
     monkeypatch.setattr(library.BoundFunction, "__call__", checked)
     weights = small_weights(precision)
     search(weights)
-    force_targets(weights, [([5, 6], [7, 8])], layer=0, num_alternatives=2)
+    force_targets(weights, [([5, 6], [7, 8])], layer=0)
     assert called == {*expected}
 
 
