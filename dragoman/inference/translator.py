@@ -427,13 +427,30 @@ class Translator:
         options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
         return self._stream(InputText(MarkedText(text, ())), options)
 
+    def engine_reason(self, **overrides: SettingValue) -> str:
+        """What keeps machine code from translating with these settings, such as "an ensemble of models".
+
+        Parameters
+        ----------
+        **overrides
+            Settings of [inference], as for `translate`.
+
+        Returns
+        -------
+        str
+            The reason to translate with PyTorch instead, or "" if machine code translates. Also "" if the translator
+            was made from another search.
+        """
+        engines = self._search.search
+        return engines.choose(override_settings(self.settings, overrides))[1] if isinstance(engines, Engines) else ""
+
     def _stream(self, text: InputText, options: TranslationOptions) -> Generator[str, None, Translation]:
         if may_change(text, options) or (_retries_capitals(options.settings) and is_all_caps(text.marked.text)):
             [translation] = self._translate([text], options)
             yield translation.text
             return translation
         searched = yield from self._search.stream_text(text, options)
-        return searched.translation(self._search.tokenizers.tgt)
+        return searched.translation
 
     def _options(self, preserve: Preserve, details: Details, overrides: dict[str, SettingValue]) -> TranslationOptions:
         return TranslationOptions(override_settings(self.settings, overrides), preserve, details)

@@ -75,11 +75,12 @@ def verify_translations(model: Model, texts: Sequence[str], beam_sizes: Sequence
 
         ways, noisy = _own_ways(model, way), []
         if has_torch():
-            from dragoman.inference.search.full_passes import FullPasses, GroupedSearch, of_one_length
+            from dragoman.inference.search.full_passes import FullPasses, of_one_length
+            from dragoman.inference.tensors.engine import StepSearch
 
-            reference = way(GroupedSearch(FullPasses(model.transformer), of_one_length))
+            reference = way(StepSearch(FullPasses(model.transformer), of_one_length))
             seeds = range(_TIE_TRIALS)
-            noisy = [way(GroupedSearch(FullPasses(model.transformer, TIE, seed), of_one_length)) for seed in seeds]
+            noisy = [way(StepSearch(FullPasses(model.transformer, TIE, seed), of_one_length)) for seed in seeds]
             ways |= _tensor_ways(model, way)
         else:
             reference = ways.pop(ONE_BY_ONE)
@@ -101,13 +102,14 @@ def _own_ways(model: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
 
 def _tensor_ways(model: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
     """The ways of the tensor decoder by name."""
-    from dragoman.inference.search.full_passes import GroupedSearch, as_they_come
+    from dragoman.inference.search.full_passes import as_they_come
+    from dragoman.inference.tensors.engine import StepSearch
     from dragoman.inference.tensors.fast_model import FastModel
 
     fast = FastModel(model.transformer)
     return {
-        "tensors, packed": way(GroupedSearch(fast, as_they_come)),
-        "tensors, padded": way(GroupedSearch(fast, as_they_come, _MORE_PADDING)),
+        "tensors, packed": way(StepSearch(fast, as_they_come)),
+        "tensors, padded": way(StepSearch(fast, as_they_come, _MORE_PADDING)),
     }
 
 

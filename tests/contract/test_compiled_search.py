@@ -180,7 +180,7 @@ def test_integer_products_are_close_to_float32(precision: str, most: float) -> N
 
 def test_weights_changed_in_place_take_effect() -> None:
     model, rows = transformer("pre-norm", 30), sources(30, 2)
-    search, chosen = CompiledEngine(Weights.of(model), "float32"), InferenceSettings(beam_size=2, max_extra_tokens=6)
+    search, chosen = Engines([Weights.of(model)]), InferenceSettings(beam_size=2, max_extra_tokens=6)
     before = searched(search, rows, chosen)
     with torch.no_grad():
         for parameter in model.parameters():
