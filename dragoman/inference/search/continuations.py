@@ -16,14 +16,14 @@ from torch import Tensor
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
 from dragoman.inference.output_rules import output_limit, unwritable
-from dragoman.inference.search.hypotheses import Rows
+from dragoman.inference.search.hypotheses import BatchRecord
 from dragoman.inference.search.step_model import Predictions
 
 _FREE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Constraints(Rows):
+class Constraints(BatchRecord):
     """Constraints on the outputs of B sentences.
 
     Attributes
@@ -105,7 +105,7 @@ _LOGITS_AT_ONCE_ELSEWHERE = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Continuations(Rows):
+class Continuations(BatchRecord):
     """The best C continuations of each of B sentences, best first.
 
     `parents` are the indices of the hypotheses that they continue, and `ids` the new tokens. `log_probs` include all
@@ -116,13 +116,6 @@ class Continuations(Rows):
     parents: Int64[Tensor, "B C"]
     ids: Int64[Tensor, "B C"]
     token_log_probs: Float[Tensor, "B C"]
-
-    @staticmethod
-    def merge(parts: "list[Continuations]") -> "Continuations":
-        """The continuations of several groups of sentences, in order."""
-        if len(parts) == 1:
-            return parts[0]
-        return Continuations(*(torch.cat([getattr(part, name) for part in parts]) for name in Continuations.__slots__))
 
 
 def best_continuations(
@@ -154,7 +147,10 @@ def best_continuations(
         shaped = logits.view(-1, width, predictions.vocab_size), normalisers.view(-1, width)
         return _Rows(*shaped, log_probs[some], predictions.unit).best(min(count, width * predictions.vocab_size))
 
-    return Continuations.merge([best(slice(first, first + group)) for first in range(0, num_sentences, group)])
+    parts = [best(slice(first, first + group)) for first in range(0, num_sentences, group)]
+    if len(parts) == 1:
+        return parts[0]
+    return Continuations(*(torch.cat([getattr(part, name) for part in parts]) for name in Continuations.__slots__))
 
 
 @dataclass(frozen=True, slots=True)

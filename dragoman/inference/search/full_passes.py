@@ -28,7 +28,10 @@ class FullPasses(OfTransformer):
 
     @dataclass(slots=True)
     class State:
-        """Encoded sources, one row per sentence, and written tokens, one row per hypothesis."""
+        """Encoded sources and their lengths, one row per sentence, and written tokens, one row per hypothesis.
+
+        `src_lengths` count eos.
+        """
 
         memory: Float[Tensor, "B S D"]
         src_lengths: Int64[Tensor, " B"]

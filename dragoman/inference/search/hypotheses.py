@@ -13,7 +13,7 @@ from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import EOS_ID
 
 
-class Rows:
+class BatchRecord:
     """A record of B sentences: tensors with one row for each sentence, other such records, and numbers for all."""
 
     __slots__: tuple[str, ...] = ()
@@ -31,13 +31,13 @@ class Rows:
         def mapped(field: Any) -> Any:
             if isinstance(field, Tensor):
                 return function(field)
-            return field._map(function) if isinstance(field, Rows) else field
+            return field._map(function) if isinstance(field, BatchRecord) else field
 
         return type(self)(*(mapped(getattr(self, name)) for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
-class Paths(Rows):
+class Paths(BatchRecord):
     """W hypotheses of T tokens for each of B sentences, with the log-probability of every token."""
 
     ids: Int64[Tensor, "B W T"]
@@ -91,7 +91,7 @@ _NONE = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Finished(Rows):
+class Finished(BatchRecord):
     """The best M finished hypotheses of each of B sentences, best first. Unused places have a score of -inf.
 
     Hypotheses marked `cut` reached the length limit without eos. They come after all others, whatever their score.
