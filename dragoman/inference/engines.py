@@ -1,6 +1,6 @@
 """The two engines of a model, and the choice between them.
 
-An `Engine` computes three things: `search` finds translations, `stream` finds one and reports its certain start after
+An engine computes three things: `search` finds translations, `stream` finds one and reports its certain start after
 each step, and `force` runs given translations through the decoder. All work on ids.
 
 - `CompiledEngine`: machine code, for one model on a CPU (`inference/compiled`).
@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dragoman.bundle import Weights
 from dragoman.bundle.model import Converted
@@ -21,7 +21,7 @@ from dragoman.config import InferenceSettings
 from dragoman.counting import count_share, is_counting
 from dragoman.devices.precision import resolve_inference_precision
 from dragoman.errors import require_torch
-from dragoman.inference.segments import IdPair, IdStream, Search, Source
+from dragoman.inference.segments import IdPair, IdStream, Source
 from dragoman.inference.workers import map_in_threads, num_search_threads
 from dragoman.kernels import library
 from dragoman.records import Hypothesis
@@ -29,25 +29,7 @@ from dragoman.records import Hypothesis
 if TYPE_CHECKING:
     from dragoman.inference.compiled.forced import ForcedPass
     from dragoman.inference.compiled.weights import CompiledWeights
-
-
-class Engine(Search, Protocol):
-    """Computes with one model, or with an ensemble of models."""
-
-    def force(
-        self, pairs: Sequence[IdPair], layer: int | None = None, with_log_probs: bool = True
-    ) -> "list[ForcedPass]":
-        """Run the decoder over given targets.
-
-        Parameters
-        ----------
-        pairs
-            Source and target ids without control ids.
-        layer
-            The decoder layer whose cross-attention is returned, from 0, or -1 for the last. None: no attention.
-        with_log_probs
-            Whether to compute the log-probabilities of the targets.
-        """
+    from dragoman.inference.tensors.engine import TensorEngine
 
 
 class CompiledEngine:
@@ -69,7 +51,7 @@ class CompiledEngine:
         """Search all sources from one queue, longest first."""
         from dragoman.inference.compiled.engine import Waiting, search_all
 
-        waiting = Waiting(sources, settings, self._max_length, self._weights.vocab_sizes)
+        waiting = Waiting(sources, settings, self._max_length, self._weights)
         count = len(waiting)
         workers = max(1, min(num_search_threads("cpu"), count))
         map_in_threads(
@@ -85,14 +67,24 @@ class CompiledEngine:
         """Search one source. Yields the certain start of its output after each step."""
         from dragoman.inference.compiled.engine import Waiting, stream_search
 
-        waiting = Waiting([source], settings, self._max_length, self._weights.vocab_sizes)
+        waiting = Waiting([source], settings, self._max_length, self._weights)
         yield from stream_search(self._weights, waiting, settings)
         return waiting.found[0]
 
     def force(
         self, pairs: Sequence[IdPair], layer: int | None = None, with_log_probs: bool = True
     ) -> "list[ForcedPass]":
-        """Run the decoder over given targets, on all threads."""
+        """Run the decoder over given targets, on all threads.
+
+        Parameters
+        ----------
+        pairs
+            Source and target ids without control ids.
+        layer
+            The decoder layer whose cross-attention is returned, from 0, or -1 for the last. None: no attention.
+        with_log_probs
+            Whether to compute the log-probabilities of the targets.
+        """
         from dragoman.inference.compiled.forced import force_targets
 
         layer, workers = self._weights.num_layers - 1 if layer == -1 else layer, num_search_threads("cpu")
@@ -106,7 +98,7 @@ class Engines:
 
     def __init__(self, models: Sequence[Weights]) -> None:
         self._models = list(models)
-        self._tensors: dict[str, Engine] = {}
+        self._tensors: dict[str, TensorEngine] = {}
 
     def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """Search all sources. Raises ConfigError if the device does not support the precision."""
@@ -123,7 +115,7 @@ class Engines:
         settings = replace(InferenceSettings(), precision=precision)  # type: ignore[arg-type]
         return self.choose(settings)[0].force(pairs, layer, with_log_probs)
 
-    def choose(self, settings: InferenceSettings) -> tuple[Engine, str]:
+    def choose(self, settings: InferenceSettings) -> "tuple[CompiledEngine | TensorEngine, str]":
         """The engine for these settings, and what keeps machine code from computing with them: "" if it computes.
 
         Weights that changed since the last call are converted again. Raises MissingExtraError if the engine is the

@@ -22,6 +22,9 @@ _AS_SPACES = str.maketrans("\t\n\v\f\r", "     ")
 _MIN_SHARE_TOKENS = 512
 """The smallest batch, in padded source tokens times rows, that is worth a separate batch for an idle thread."""
 
+_PAIR_TOKENS = 1024
+"""Padded tokens of a side in one batch of a forced pass. More do not make a pass faster, and take more memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class InputText:
@@ -198,13 +201,13 @@ def token_batches(
     return _cut_batches(dict(sorted(costs.items(), key=lambda one: -one[1])), budget)
 
 
-def pair_batches(pairs: Sequence[IdPair], max_tokens: int) -> Iterator[list[int]]:
+def pair_batches(pairs: Sequence[IdPair]) -> Iterator[list[int]]:
     """Yield batches of pairs of similar length, as indices, shortest first.
 
-    Rows times the tokens of the longest side are at most `max_tokens`. A pair that exceeds it alone gets its own batch.
+    Rows times the tokens of the longest side are at most `_PAIR_TOKENS`. A pair with more gets its own batch.
     """
     costs = {place: max(map(len, pair)) for place, pair in enumerate(pairs)}
-    return _cut_batches(dict(sorted(costs.items(), key=lambda one: one[1])), max_tokens)
+    return _cut_batches(dict(sorted(costs.items(), key=lambda one: one[1])), _PAIR_TOKENS)
 
 
 def _cut_batches(costs: Mapping[int, int], budget: int) -> Iterator[list[int]]:

@@ -4,20 +4,8 @@ All positions of a target are rows of one pass, and each attends to itself and t
 with `layers.decode` would give the same numbers, but would read all weights once for each position.
 """
 
+from dragoman.inference.compiled import layers
 from dragoman.inference.compiled.beams import find_continuations, score_vocabulary
-from dragoman.inference.compiled.layers import (
-    attend_head,
-    cross_attention_sublayer,
-    embed_row,
-    enter_sublayer,
-    feed_forward_sublayer,
-    finish,
-    leave_sublayer,
-    multiply_rows,
-    score_source,
-    softmax,
-    store_row,
-)
 from dragoman.inference.compiled.layout import (
     BeamRules,
     DecoderWeights,
@@ -53,22 +41,22 @@ def decode_targets(
     for n in range(starts.size - 1):
         for row in range(starts[n], starts[n + 1]):
             rows.slot[row] = n
-            embed_row(rows, row, weights.embedding[ids[row]], weights.positions[row - starts[n]])
+            layers.embed_row(rows, row, weights.embedding[ids[row]], weights.positions[row - starts[n]])
     for layer in range(weights.self_in.panels.shape[0]):
-        enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
-        multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
+        layers.enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        layers.multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
         causal_attention_sublayer(rows, starts, shape, search)
-        multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
-        leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
-        enter_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
-        multiply_rows(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
-        cross_attention_sublayer(rows, num_rows, layer, shape, search)
+        layers.multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        layers.leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        layers.enter_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
+        layers.multiply_rows(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
+        layers.cross_attention_sublayer(rows, num_rows, layer, shape, search)
         if layer == attended:
             copy_attention(rows, num_rows, layer, shape, search, attention)
-        multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
-        leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
-        feed_forward_sublayer(weights, rows, num_rows, layer, shape)
-    finish(rows, num_rows, weights.final_norm, shape)
+        layers.multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
+        layers.leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
+        layers.feed_forward_sublayer(weights, rows, num_rows, layer, shape)
+    layers.finish(rows, num_rows, weights.final_norm, shape)
 
 
 @jit_without_nan
@@ -86,8 +74,8 @@ def causal_attention_sublayer(rows: RowBuffers, starts: Integers1, shape: Shape,
             rows.places[position] = position * width
             keep(keys, position * width, outputs, width, width)
             keep(values, position * width, outputs, 2 * width, width)
-            attend_head(outputs[:width], keys, values, as_variable(0), position + 1, rows, shape.num_heads)
-            store_row(rows.merged, rows.attended, rows.scales, row)
+            layers.attend_head(outputs[:width], keys, values, as_variable(0), position + 1, rows, shape.num_heads)
+            layers.store_row(rows.merged, rows.attended, rows.scales, row)
 
 
 @jit_without_nan
@@ -96,9 +84,9 @@ def copy_attention(
 ) -> None:
     """attention (R, H, S) = cross-attention of every row, computed again as in `cross_attention_sublayer`."""
     for row in range(num_rows):
-        length = score_source(row, layer, shape, rows, search)
+        length = layers.score_source(row, layer, shape, rows, search)
         for head in range(shape.num_heads):
-            softmax(rows.scores[head], length)
+            layers.softmax(rows.scores[head], length)
             for k in range(length):
                 attention[row, head, k] = rows.scores[head, k]
 

@@ -24,10 +24,6 @@ from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 
-_TOKENS_AT_ONCE = 1024
-"""Padded tokens of a side in one batch of a forced pass."""
-
-
 Grouping = Callable[[Sequence[Source]], Iterable[list[int]]]
 """Function from sources to groups of their indices. It leaves out sources without ids."""
 
@@ -99,7 +95,7 @@ class TensorEngine(StepSearch):
         were a head.
         """
         found: dict[int, ForcedPass] = {}
-        for places in pair_batches(pairs, _TOKENS_AT_ONCE):
+        for places in pair_batches(pairs):
             batch = Batch.from_ids(*([pairs[place][side] for place in places] for side in (0, 1)))
             log_probs = self._log_probs(batch) if with_log_probs else torch.zeros(len(places), 0)
             attention = torch.zeros(len(places), 0, 0, 0) if layer is None else self._attention(batch, layer)

@@ -36,7 +36,7 @@ def small_weights(precision: str) -> CompiledWeights:
 
 
 def search(weights: CompiledWeights) -> list[Any]:
-    waiting = Waiting([Source("0", [5, 6, 7])], InferenceSettings(beam_size=2, max_extra_tokens=4), None, (30, 30))
+    waiting = Waiting([Source("0", [5, 6, 7])], InferenceSettings(beam_size=2, max_extra_tokens=4), None, weights)
     search_all(weights, waiting, InferenceSettings(beam_size=2, max_extra_tokens=4), 1)
     return waiting.found
 
