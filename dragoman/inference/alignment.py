@@ -63,11 +63,7 @@ class Aligner:
     """
 
     def __init__(
-        self,
-        models: Sequence[Weights],
-        tokenizers: TokenizerPair,
-        reading: Reading = DEFAULT_READING,
-        layer: int = -1,
+        self, models: Sequence[Weights], tokenizers: TokenizerPair, reading: Reading = DEFAULT_READING, layer: int = -1
     ) -> None:
         self._engines, self._precision = Engines(models), models[0].stored_precision
         self._tokenizers, self._reading, self._layer = tokenizers, reading, layer

@@ -63,14 +63,15 @@ def _translate_marked(
     if terms:
         found = _force_terms(search, found, terms, options)
     with_markers = [searched for text, searched in zip(texts, found, strict=True) if text.marked.markers]
-    parts = iter(_align_words(search, with_markers))
+    weights = iter(_weights(search, [pair for searched in with_markers for pair in searched.best_pairs()]))
     answers = []
     for text, searched in zip(texts, found, strict=True):
         translation = searched.translation
         if options.details.flags:  # before tags and escapes are inserted, which the model does not see
             translation = _add_flags(search, translation)
         if text.marked.markers:
-            translation = _set_text(translation, insert_markers(text.marked, translation.text, next(parts), escape))
+            parts = _align_segments(search.tokenizers, searched, weights)
+            translation = _set_text(translation, insert_markers(text.marked, translation.text, parts, escape))
         elif escape is not str:
             translation = _set_text(translation, escape(translation.text))
         answers.append(replace(searched, translation=translation, is_plain=not text.marked.markers))
@@ -106,9 +107,11 @@ def _report_lost(
     escape, translation = options.preserve.escape, replace(answer.translation, src=text.marked.text)
     missing = lost_spans(find_protected_spans(escape(text.marked.text)), translation.text)
     translation = replace(translation, lost=(*translation.lost, *missing))
-    if options.details.flags:
-        is_text = not text.marked.markers and escape is str
-        translation = _add_flags(search, translation) if is_text else _flag_lost(translation)
+    if options.details.flags and not text.marked.markers and escape is str:
+        translation = _add_flags(search, translation)
+    elif options.details.flags and translation.lost:
+        found = {*translation.flags, "lost"}
+        translation = replace(translation, flags=tuple(flag for flag in FLAGS if flag in found))
     return replace(answer, translation=translation, is_plain=answer.is_plain and not is_restored)
 
 
@@ -125,12 +128,6 @@ def _weights(search: TextSearch, pairs: Sequence[tuple[Sequence[int], Sequence[i
     if search.aligner is None:
         raise ConfigError("this translator has no attention to place markers and terms. Create it with an aligner.")
     return list(search.aligner.weights(pairs))
-
-
-def _align_words(search: TextSearch, found: Sequence[SearchedText]) -> list[list[AlignedPart]]:
-    """The alignment between the words of each text and of its translation, segment by segment."""
-    weights = iter(_weights(search, [pair for one in found for pair in one.best_pairs()]))
-    return [_align_segments(search.tokenizers, one, weights) for one in found]
 
 
 def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Iterator[_Matrix]) -> list[AlignedPart]:
@@ -151,10 +148,7 @@ def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Ite
 
 
 def _align_segment(
-    tokenizers: TokenizerPair,
-    ids: tuple[Sequence[int], Sequence[int]],
-    texts: tuple[str, str],
-    weights: _Matrix,
+    tokenizers: TokenizerPair, ids: tuple[Sequence[int], Sequence[int]], texts: tuple[str, str], weights: _Matrix
 ) -> AlignedPart:
     """The alignment between the words of two texts: the attention between their tokens, summed by word."""
     src_words, tgt_words = words_of(tokenizers.src.tokens(ids[0])), words_of(tokenizers.tgt.tokens(ids[1]))
@@ -282,12 +276,6 @@ def _replace_place(text: str, place: Range, target: str) -> tuple[str, str]:
 def _set_text(answer: Translation, text: str) -> Translation:
     best = answer.candidates[0] if answer.candidates else Candidate("", (), (), 0.0, 0.0)
     return replace(answer, candidates=(replace(best, text=text),) if text else ())
-
-
-def _flag_lost(answer: Translation) -> Translation:
-    """Add the flag "lost" if the answer lost something."""
-    found = {*answer.flags, *(["lost"] if answer.lost else [])}
-    return replace(answer, flags=tuple(flag for flag in FLAGS if flag in found))
 
 
 def _spans(words: Sequence[Word], text: str) -> list[Range]:
