@@ -55,7 +55,7 @@ def main() -> None:
     for _ in range(2):  # the first call compiles
         parts.seconds.clear()
         parts.numbers.clear()
-        waiting = engine.Waiting([Source("", row) for row in rows], settings, None, weights.vocab_sizes)
+        waiting = engine.Waiting([Source("", row) for row in rows], settings, None, weights)
         began = time.perf_counter()
         engine.search_all(weights, waiting, settings, workers=1)
         parts.seconds["all, with encoding"] = time.perf_counter() - began

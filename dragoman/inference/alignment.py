@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dragoman.bundle import Weights
 from dragoman.inference.engines import Engines
-from dragoman.inference.segments import AnsweredText, IdPair, SearchedText
+from dragoman.inference.segments import IdPair, SearchedText
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.text.tokenization.words import spaced_words
@@ -63,11 +63,7 @@ class Aligner:
     """
 
     def __init__(
-        self,
-        models: Sequence[Weights],
-        tokenizers: TokenizerPair,
-        reading: Reading = DEFAULT_READING,
-        layer: int = -1,
+        self, models: Sequence[Weights], tokenizers: TokenizerPair, reading: Reading = DEFAULT_READING, layer: int = -1
     ) -> None:
         self._engines, self._precision = Engines(models), models[0].stored_precision
         self._tokenizers, self._reading, self._layer = tokenizers, reading, layer
@@ -95,23 +91,21 @@ class Aligner:
             for (src, tgt), links in zip(pairs, self.links(pairs), strict=True)
         ]
 
-    def add_alignments(self, answers: Sequence[AnsweredText]) -> list[AnsweredText]:
-        """Add word alignments of the best candidates to the answers. Words are counted over the whole text.
+    def add_alignments(self, texts: Sequence[SearchedText]) -> list[SearchedText]:
+        """Add word alignments of the best candidates to the translations. Words are counted over the whole text.
 
-        Answers that are not plain get an empty alignment.
+        Translations that are not plain get an empty alignment.
         """
-        plain = [answer.searched for answer in answers if answer.is_plain]
-        links = iter(self.word_links([pair for one in plain for pair in one.best_pairs()]))
-        alignments = [self._join_segments(answer.searched, links) if answer.is_plain else () for answer in answers]
+        links = iter(self.word_links([pair for text in texts if text.is_plain for pair in text.best_pairs()]))
+        alignments = [self._join_segments(text, links) if text.is_plain else () for text in texts]
         return [
-            replace(answer, translation=replace(answer.translation, alignment=alignment))
-            for answer, alignment in zip(answers, alignments, strict=True)
+            replace(text, translation=replace(text.translation, alignment=alignment))
+            for text, alignment in zip(texts, alignments, strict=True)
         ]
 
     def _join_segments(self, searched: SearchedText, links: Iterator[Links]) -> Links:
         """Combine the links of all segments of a text, taken from the iterator `links`."""
-        segments = searched.request.segments
-        written = [self._tokenizers.tgt.detokenize(ids) for ids in searched.best_ids()]
+        segments, written = searched.segments, searched.written(self._tokenizers.tgt)
         offsets = zip(
             _words_before(segments, [segment.text for segment in segments]),
             _words_before(segments, written),

@@ -1,6 +1,6 @@
 """The two engines of a model, and the choice between them.
 
-An `Engine` computes three things: `search` finds translations, `stream` finds one and reports its certain start after
+An engine computes three things: `search` finds translations, `stream` finds one and reports its certain start after
 each step, and `force` runs given translations through the decoder. All work on ids.
 
 - `CompiledEngine`: machine code, for one model on a CPU (`inference/compiled`).
@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dragoman.bundle import Weights
 from dragoman.bundle.model import Converted
@@ -29,54 +29,33 @@ from dragoman.records import Hypothesis
 if TYPE_CHECKING:
     from dragoman.inference.compiled.forced import ForcedPass
     from dragoman.inference.compiled.weights import CompiledWeights
-
-
-class Engine(Protocol):
-    """Computes with one model, or with an ensemble of models."""
-
-    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """Find the hypotheses of every source, best first. A source without ids has none."""
-
-    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
-        """Search one source. Yields the ids that its output certainly starts with, after each step."""
-
-    def force(
-        self, pairs: Sequence[IdPair], layer: int | None = None, with_log_probs: bool = True
-    ) -> "list[ForcedPass]":
-        """Run the decoder over given targets.
-
-        Parameters
-        ----------
-        pairs
-            Source and target ids without control ids.
-        layer
-            The decoder layer whose cross-attention is returned, from 0, or -1 for the last. None: no attention.
-        with_log_probs
-            Whether to compute the log-probabilities of the targets.
-        """
+    from dragoman.inference.tensors.engine import TensorEngine
 
 
 class CompiledEngine:
-    """One model in machine code. `reason_for_tensors` must be "" for the precision, and the weights finite.
+    """The current weights of one model in machine code. `reason_for_tensors` must be "" for the precision.
 
     `max_length` is the maximum length of an output in tokens. None: the model's limit.
     """
 
-    def __init__(self, weights: Weights, precision: str, max_length: int | None = None) -> None:
-        self._model = weights
-        self._max_length = weights.max_positions if max_length is None else max_length
-        self._weights = convert_once(weights, precision)
+    def __init__(self, model: Weights, precision: str, max_length: int | None = None) -> None:
+        self._weights = convert_once(model, precision).now()
+        self._max_length = model.max_positions if max_length is None else max_length
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether machine code may compute with the weights. It assumes that no number is NaN."""
+        return self._weights.is_finite
 
     def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """Search all sources from one queue, longest first."""
         from dragoman.inference.compiled.engine import Waiting, search_all
 
-        weights = self._weights.now()
-        waiting = Waiting(sources, settings, self._max_length, weights.vocab_sizes)
+        waiting = Waiting(sources, settings, self._max_length, self._weights)
         count = len(waiting)
         workers = max(1, min(num_search_threads("cpu"), count))
         map_in_threads(
-            lambda _: search_all(weights, waiting, settings, workers),
+            lambda _: search_all(self._weights, waiting, settings, workers),
             range(workers),
             workers,
             give_up=waiting.give_up,
@@ -88,20 +67,28 @@ class CompiledEngine:
         """Search one source. Yields the certain start of its output after each step."""
         from dragoman.inference.compiled.engine import Waiting, stream_search
 
-        weights = self._weights.now()
-        waiting = Waiting([source], settings, self._max_length, weights.vocab_sizes)
-        yield from stream_search(weights, waiting, settings)
+        waiting = Waiting([source], settings, self._max_length, self._weights)
+        yield from stream_search(self._weights, waiting, settings)
         return waiting.found[0]
 
     def force(
         self, pairs: Sequence[IdPair], layer: int | None = None, with_log_probs: bool = True
     ) -> "list[ForcedPass]":
-        """Run the decoder over given targets, on all threads."""
+        """Run the decoder over given targets, on all threads.
+
+        Parameters
+        ----------
+        pairs
+            Source and target ids without control ids.
+        layer
+            The decoder layer whose cross-attention is returned, from 0, or -1 for the last. None: no attention.
+        with_log_probs
+            Whether to compute the log-probabilities of the targets.
+        """
         from dragoman.inference.compiled.forced import force_targets
 
-        weights, workers = self._weights.now(), num_search_threads("cpu")
-        layer = weights.num_layers - 1 if layer == -1 else layer
-        force = partial(force_targets, weights, layer=layer, with_log_probs=with_log_probs)
+        layer, workers = self._weights.num_layers - 1 if layer == -1 else layer, num_search_threads("cpu")
+        force = partial(force_targets, self._weights, layer=layer, with_log_probs=with_log_probs)
         found = list(map(iter, map_in_threads(force, [pairs[worker::workers] for worker in range(workers)], workers)))
         return [next(found[place % workers]) for place in range(len(pairs))]
 
@@ -111,41 +98,42 @@ class Engines:
 
     def __init__(self, models: Sequence[Weights]) -> None:
         self._models = list(models)
-        self._engines: dict[tuple[str, bool], Engine] = {}
+        self._tensors: dict[str, TensorEngine] = {}
 
     def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """Search all sources. Raises ConfigError if the device does not support the precision."""
-        return self.choose(settings).search(sources, settings)
+        return self.choose(settings)[0].search(sources, settings)
 
     def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
         """Search one source. Yields the certain start of its output after each step."""
-        return self.choose(settings).stream(source, settings)
+        return self.choose(settings)[0].stream(source, settings)
 
     def force(
         self, pairs: Sequence[IdPair], precision: str, layer: int | None = None, with_log_probs: bool = True
     ) -> "list[ForcedPass]":
         """Run the decoder over given targets, with matrix products of a precision of `InferenceSettings`."""
         settings = replace(InferenceSettings(), precision=precision)  # type: ignore[arg-type]
-        return self.choose(settings).force(pairs, layer, with_log_probs)
+        return self.choose(settings)[0].force(pairs, layer, with_log_probs)
 
-    def choose(self, settings: InferenceSettings) -> Engine:
-        """The engine for these settings. Raises MissingExtraError if it is the tensors and torch is not installed."""
+    def choose(self, settings: InferenceSettings) -> "tuple[CompiledEngine | TensorEngine, str]":
+        """The engine for these settings, and what keeps machine code from computing with them: "" if it computes.
+
+        Weights that changed since the last call are converted again. Raises MissingExtraError if the engine is the
+        tensors and torch is not installed.
+        """
         precision = resolve_inference_precision(settings.precision, self._models[0].device)
         reason = reason_for_tensors(self._models, precision, settings)
-        if not reason and not convert_once(self._models[0], precision).now().is_finite:
-            reason = "a model whose weights are not finite"  # machine code assumes that no number is NaN
-        kind = precision, not reason
-        if kind not in self._engines:
-            self._engines[kind] = self._make(precision, reason)
-        return self._engines[kind]
-
-    def _make(self, precision: str, reason: str) -> Engine:
         if not reason:
-            return CompiledEngine(self._models[0], precision)
-        require_torch(reason)
-        from dragoman.inference.tensors.engine import TensorEngine
+            engine = CompiledEngine(self._models[0], precision)
+            if engine.is_finite:
+                return engine, ""
+            reason = "a model whose weights are not finite"
+        if precision not in self._tensors:
+            require_torch(reason)
+            from dragoman.inference.tensors.engine import TensorEngine
 
-        return TensorEngine([model.transformer for model in self._models], precision)
+            self._tensors[precision] = TensorEngine([model.transformer for model in self._models], precision)
+        return self._tensors[precision], reason
 
 
 def check_engine(models: Sequence[Weights], settings: InferenceSettings) -> None:

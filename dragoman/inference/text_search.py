@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dragoman.config import InferenceSettings
 from dragoman.inference.options import Details, Preserve
 from dragoman.inference.search.minimum_bayes_risk import choose_least_risk
-from dragoman.inference.segments import InputText, Search, SearchedText, Source, StreamingSearch, requests_of
+from dragoman.inference.segments import InputText, Search, SearchedText, Source, sources_of
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.sentence_splitting import separator_after
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -49,10 +49,13 @@ class TextSearch:
     languages: tuple[str, str] = ("", "")
 
     def search_texts(self, texts: Sequence[InputText], options: TranslationOptions) -> list[SearchedText]:
-        """Search texts. Each result has the hypotheses of its segments."""
-        requests = requests_of(texts, self.max_src_tokens, self.tokenizers, options.preserve.by_sentence)
-        found = iter(self.search_sources([one for request in requests for one in request.sources], options.settings))
-        return [SearchedText(request, [next(found) for _ in request.sources]) for request in requests]
+        """Search and translate texts."""
+        by_text = sources_of(texts, self.max_src_tokens, self.tokenizers, options.preserve.by_sentence)
+        found = iter(self.search_sources([one for sources in by_text for one in sources], options.settings))
+        return [
+            SearchedText.of(text.marked.text, sources, [next(found) for _ in sources], self.tokenizers.tgt)
+            for text, sources in zip(texts, by_text, strict=True)
+        ]
 
     def stream_text(self, text: InputText, options: TranslationOptions) -> Generator[str, None, SearchedText]:
         """Search a text and yield its translation in parts, each as soon as it is certain.
@@ -60,20 +63,20 @@ class TextSearch:
         With a beam of 1, a word is certain as soon as the next one starts. With a wider beam, all hypotheses that can
         still be the best must agree on it. The parts, joined, are the translation that `search_texts` finds.
         """
-        [request] = requests_of([text], self.max_src_tokens, self.tokenizers, options.preserve.by_sentence)
-        hypotheses = []
-        for index, source in enumerate(request.sources):
+        [sources] = sources_of([text], self.max_src_tokens, self.tokenizers, options.preserve.by_sentence)
+        segments, hypotheses = [source.segment for source in sources], []
+        for index, source in enumerate(sources):
             found = (yield from self._stream_source(source, options.settings)) if source.ids else []
             hypotheses.append(found)
             written = self.tokenizers.tgt.detokenize(found[0].ids) if found else ""
-            if separator := separator_after(request.segments, index, written):
+            if separator := separator_after(segments, index, written):
                 yield separator
-        return SearchedText(request, hypotheses)
+        return SearchedText.of(text.marked.text, sources, hypotheses, self.tokenizers.tgt)
 
     def _stream_source(self, source: Source, settings: InferenceSettings) -> Generator[str, None, list[Hypothesis]]:
         """Yield the words of a segment's translation. Samples, and searches that cannot stream, come as one part."""
         detokenize, yielded = self.tokenizers.tgt.detokenize, ""
-        if isinstance(self.search, StreamingSearch) and not (settings.sample or settings.mbr_samples):
+        if hasattr(self.search, "stream") and not (settings.sample or settings.mbr_samples):
             steps = self.search.stream(source, settings)
             while True:
                 try:

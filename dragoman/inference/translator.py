@@ -164,11 +164,9 @@ class Translator:
             If the tokenizers of the models differ.
         """
         first, *others = models
-        settings = (
-            first.config.inference
-            if precision is None
-            else override_settings(first.config.inference, {"precision": precision})
-        )
+        settings = first.config.inference
+        if precision is not None:
+            settings = override_settings(settings, {"precision": precision})
         # Raise errors about the precision now, not at the first text.
         resolve_inference_precision(settings.precision, first.weights.device)
         if not all(first.tokenizers.same_as(other.tokenizers) for other in others):
@@ -372,16 +370,14 @@ class Translator:
         if not self.models:
             raise ConfigError("this translator has no model to score with. Load one with `dragoman.load`.")
         settings, tokenizers = override_settings(self.settings, overrides), self._search.tokenizers
-        ids = (
-            tokenizers.src.encode_batch([as_sentence(text) for text in sources]),
-            tokenizers.tgt.encode_batch([text.strip() for text in targets]),
-        )
+        src_ids = tokenizers.src.encode_batch([as_sentence(text) for text in sources])
+        tgt_ids = tokenizers.tgt.encode_batch([text.strip() for text in targets])
         engines = Engines([model.weights for model in self.models])
-        passes = engines.force(list(zip(*ids, strict=True)), settings.precision)
-        found = [one.log_probs.tolist() for one in passes]
+        passes = engines.force(list(zip(src_ids, tgt_ids, strict=True)), settings.precision)
+        log_probs = [tuple(one.log_probs.tolist()) for one in passes]
         return [
-            PairScore(src, tgt, tuple(tokenizers.tgt.tokens(tgt_ids)), tuple(log_probs), sum(log_probs))
-            for src, tgt, tgt_ids, log_probs in zip(sources, targets, ids[1], found, strict=True)
+            PairScore(src, tgt, tuple(tokenizers.tgt.tokens(ids)), own, sum(own))
+            for src, tgt, ids, own in zip(sources, targets, tgt_ids, log_probs, strict=True)
         ]
 
     def stream(
@@ -427,13 +423,30 @@ class Translator:
         options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
         return self._stream(InputText(MarkedText(text, ())), options)
 
+    def engine_reason(self, **overrides: SettingValue) -> str:
+        """What keeps machine code from translating with these settings, such as "an ensemble of models".
+
+        Parameters
+        ----------
+        **overrides
+            Settings of [inference], as for `translate`.
+
+        Returns
+        -------
+        str
+            The reason to translate with PyTorch instead, or "" if machine code translates. Also "" if the translator
+            was made from another search.
+        """
+        engines = self._search.search
+        return engines.choose(override_settings(self.settings, overrides))[1] if isinstance(engines, Engines) else ""
+
     def _stream(self, text: InputText, options: TranslationOptions) -> Generator[str, None, Translation]:
         if may_change(text, options) or (_retries_capitals(options.settings) and is_all_caps(text.marked.text)):
             [translation] = self._translate([text], options)
             yield translation.text
             return translation
         searched = yield from self._search.stream_text(text, options)
-        return searched.translation(self._search.tokenizers.tgt)
+        return searched.translation
 
     def _options(self, preserve: Preserve, details: Details, overrides: dict[str, SettingValue]) -> TranslationOptions:
         return TranslationOptions(override_settings(self.settings, overrides), preserve, details)

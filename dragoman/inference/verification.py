@@ -73,14 +73,18 @@ def verify_translations(model: Model, texts: Sequence[str], beam_sizes: Sequence
             translator = Translator.from_models([model], "float32", search)
             return lambda texts: translator.translate_detailed(texts, beam_size=beam_size, n_best=1, **WITHOUT_SAMPLING)
 
-        ways, noisy = _own_ways(model, way), []
+        ways, noisy = _own_ways(way(Engines([model.weights]))), []
         if has_torch():
-            from dragoman.inference.search.full_passes import FullPasses, GroupedSearch, of_one_length
+            from dragoman.inference.search.full_passes import FullPasses, as_they_come, of_one_length
+            from dragoman.inference.tensors.engine import StepSearch
+            from dragoman.inference.tensors.fast_model import FastModel
 
-            reference = way(GroupedSearch(FullPasses(model.transformer), of_one_length))
-            seeds = range(_TIE_TRIALS)
-            noisy = [way(GroupedSearch(FullPasses(model.transformer, TIE, seed), of_one_length)) for seed in seeds]
-            ways |= _tensor_ways(model, way)
+            transformer, fast = model.transformer, FastModel(model.transformer)
+            reference = way(StepSearch(FullPasses(transformer), of_one_length))
+            noise = [FullPasses(transformer, TIE, seed) for seed in range(_TIE_TRIALS)]
+            noisy = [way(StepSearch(one, of_one_length)) for one in noise]
+            ways["tensors, packed"] = way(StepSearch(fast, as_they_come))
+            ways["tensors, padded"] = way(StepSearch(fast, as_they_come, _MORE_PADDING))
         else:
             reference = ways.pop(ONE_BY_ONE)
         expected = reference(texts)
@@ -88,26 +92,13 @@ def verify_translations(model: Model, texts: Sequence[str], beam_sizes: Sequence
             yield _compare_all(name, beam_size, texts, expected, translate(texts), noisy)
 
 
-def _own_ways(model: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
+def _own_ways(together: Way) -> dict[str, Way]:
     """The ways of `dragoman translate` by name."""
-    together = way(Engines([model.weights]))
     return {
         "all together": together,
         "in another order": lambda texts: _reorder(together, texts),
         ONE_BY_ONE: lambda texts: [together([text])[0] for text in texts],
         "a few at a time": lambda texts: [one for few in _few(texts) for one in together(few)],
-    }
-
-
-def _tensor_ways(model: Model, way: Callable[[Search], Way]) -> dict[str, Way]:
-    """The ways of the tensor decoder by name."""
-    from dragoman.inference.search.full_passes import GroupedSearch, as_they_come
-    from dragoman.inference.tensors.fast_model import FastModel
-
-    fast = FastModel(model.transformer)
-    return {
-        "tensors, packed": way(GroupedSearch(fast, as_they_come)),
-        "tensors, padded": way(GroupedSearch(fast, as_they_come, _MORE_PADDING)),
     }
 
 

@@ -180,7 +180,7 @@ def test_integer_products_are_close_to_float32(precision: str, most: float) -> N
 
 def test_weights_changed_in_place_take_effect() -> None:
     model, rows = transformer("pre-norm", 30), sources(30, 2)
-    search, chosen = CompiledEngine(Weights.of(model), "float32"), InferenceSettings(beam_size=2, max_extra_tokens=6)
+    search, chosen = Engines([Weights.of(model)]), InferenceSettings(beam_size=2, max_extra_tokens=6)
     before = searched(search, rows, chosen)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -196,7 +196,7 @@ def test_unsupported_models_and_settings_use_another_search(monkeypatch: pytest.
     model = transformer("pre-norm", 30)
     assert [unsupported_reason(precision) for precision in ("float32", "int16", "int8")] == [""] * 3
     assert unsupported_reason("bfloat16") == "`inference.precision` bfloat16"
-    monkeypatch.setattr("dragoman.inference.compiled.weights.HAS_FMA", False)
+    monkeypatch.setattr("dragoman.kernels.tiles.HAS_FMA", False)
     assert unsupported_reason("float32") == "a processor without FMA instructions"
     assert_same(
         searched(Engines([Weights.of(model), Weights.of(model)]), rows, chosen),
@@ -279,7 +279,7 @@ def test_giving_up_does_not_wait_for_a_sentence() -> None:
         InferenceSettings(min_tokens=10**6),
     )
     found = [Source(str(number), row) for number, row in enumerate(sources(30, 2))]
-    waiting = Waiting(found, InferenceSettings(max_extra_tokens=10**6), None, weights.vocab_sizes)
+    waiting = Waiting(found, InferenceSettings(max_extra_tokens=10**6), None, weights)
     timer = threading.Timer(0.5, waiting.give_up)
     timer.start()
     search_all(weights, waiting, chosen, workers=1)

@@ -21,7 +21,8 @@ pytest.importorskip("numba", reason="needs numba")
 
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
-from dragoman.inference.search.full_passes import FullPasses, GroupedSearch, of_one_length
+from dragoman.inference.search.full_passes import FullPasses, of_one_length
+from dragoman.inference.tensors.engine import StepSearch
 from dragoman.inference.translator import Translator
 from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE
 from dragoman.kernels import library
@@ -127,7 +128,7 @@ def test_machine_code_and_tensors_answer_the_same(
     different = [number for number in range(COUNT) if not is_same(found[number], expected[number])]
     assert len(different) <= 0.01 * COUNT
     for seed in range(TIE_TRIALS if different else 0):
-        noisy = GroupedSearch(FullPasses(trained.transformer, TIE, seed), of_one_length)
+        noisy = StepSearch(FullPasses(trained.transformer, TIE, seed), of_one_length)
         again = answer(Translator.from_models([trained], "float32", noisy), different)
         different = [number for number in different if not is_same(found[number], again[number])]
     assert len(different) <= UNEXPLAINED, [(found[number], expected[number]) for number in different]

@@ -22,11 +22,6 @@ from dragoman.model.transformer import Transformer
 from tests.contract.random_models import EOS_ID, KINDS, assert_same, random_transformer
 
 
-@pytest.fixture(autouse=True, params=[0, 2**40], ids=["plain cross-attention", "folded cross-attention"])
-def both_ways_of_cross_attention(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.inference.tensors.attention._MAX_FOLDED", request.param)
-
-
 def transformer(kind: str, vocab_size: int, seed: int = 3) -> Transformer:
     return random_transformer(vocab_size, seed, **KINDS[kind])
 

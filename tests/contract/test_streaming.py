@@ -12,7 +12,7 @@ from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, TokenizerSettings
 from dragoman.inference.engines import CompiledEngine, Engines
 from dragoman.inference.options import NO_DETAILS
-from dragoman.inference.segments import IdStream, Source, StreamingSearch
+from dragoman.inference.segments import IdStream, Search, Source
 from dragoman.inference.tensors.engine import StepSearch
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
@@ -24,7 +24,7 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 from tests.contract.random_models import random_transformer
 
 WIDE = {"d_model": 32, "d_ff": 64}
-SEARCHES: dict[str, Callable[[Transformer], StreamingSearch]] = {
+SEARCHES: dict[str, Callable[[Transformer], Search]] = {
     "tensors": lambda model: StepSearch(FastModel(model)),
     "ensemble": lambda model: Engines([Weights.of(model), Weights.of(random_transformer(40, 7, **WIDE))]),
     "machine code": lambda model: CompiledEngine(Weights.of(model), "float32"),

@@ -16,7 +16,7 @@ other files call the compiled functions, and import neither numba nor these thre
 | `beams.py` | one step of beam search: vocabulary, best continuations, finished hypotheses |
 | `engine.py` | the queue of sentences, the slots they are searched in, and one thread per processor |
 | `targets.py` | whole targets run through the decoder at once |
-| `forced.py` | log-probabilities, cross-attention and alternatives of given translations |
+| `forced.py` | log-probabilities and cross-attention of given translations |
 | `build.py` | the functions that Python calls, compiled into an object file |
 
 Why it is worth it: the tensor decoder makes a hundred calls to torch per step. It writes the logits of the whole

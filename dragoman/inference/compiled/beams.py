@@ -338,10 +338,7 @@ def _keep_finished(slot: int, rank: int, search: SearchState) -> None:
 def finished_path(search: SearchState, ids: Integers1, log_probs: Floats1, slot: int, rank: int) -> int:
     """Write the token ids and log-probabilities of a finished hypothesis. Returns the number of tokens."""
     length: int = search.finished_lengths[slot, rank]
-    ids[length - 1], log_probs[length - 1] = (
-        search.finished_ids[slot, rank],
-        search.finished_log_probs[slot, rank],
-    )
+    ids[length - 1], log_probs[length - 1] = (search.finished_ids[slot, rank], search.finished_log_probs[slot, rank])
     place = search.finished_parents[slot, rank]
     for position in range(length - 2, -1, -1):
         ids[position] = search.path_ids[slot, position, place]

@@ -61,18 +61,14 @@ class Waiting:
         The settings of the search.
     max_length
         The longest output that the model allows, in tokens. None: no limit.
-    vocab_sizes
-        Sizes of the source and target vocabularies.
+    weights
+        The weights that the search uses. Their vocabularies must have all ids.
     """
 
     def __init__(
-        self,
-        sources: Sequence[Source],
-        settings: InferenceSettings,
-        max_length: int | None,
-        vocab_sizes: tuple[int, int],
+        self, sources: Sequence[Source], settings: InferenceSettings, max_length: int | None, weights: CompiledWeights
     ) -> None:
-        for side, size in zip(("ids", "prefix"), vocab_sizes, strict=True):
+        for side, size in zip(("ids", "prefix"), weights.vocab_sizes, strict=True):
             if any(row and not 0 <= min(row) <= max(row) < size for row in (getattr(one, side) for one in sources)):
                 raise ValueError(f"a source's {side} must be below {size}")
         limited = (

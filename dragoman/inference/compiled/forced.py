@@ -1,4 +1,4 @@
-"""Forced passes: log-probabilities, attention and alternatives of given translations. `targets.py` computes them."""
+"""Forced passes: log-probabilities and attention of given translations. `targets.py` computes them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,6 @@ from dragoman.inference.segments import IdPair, pair_batches
 from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
 
-_TOKENS_AT_ONCE = 1024
-"""Padded tokens of a side in one batch. More do not make a pass faster, and take more memory."""
-
 
 @dataclass(frozen=True, slots=True)
 class ForcedPass:
@@ -28,26 +25,14 @@ class ForcedPass:
     attention
         Cross-attention (H, m + 1, n + 1) of the layer that was requested, else (0, 0, 0). Queries are bos and the
         target tokens, and keys are the source tokens and eos. Each row sums to 1.
-    alternative_ids
-        The k most probable tokens (m + 1, k) at each position, the best first, of those that a search may write: pad,
-        bos and unk are left out. Filled up with -1 if the vocabulary has fewer tokens.
-    alternative_log_probs
-        Their natural log-probabilities (m + 1, k), filled up with -inf.
     """
 
     log_probs: Floats
     attention: Floats
-    alternative_ids: Integers
-    alternative_log_probs: Floats
 
 
 def force_targets(
-    weights: CompiledWeights,
-    pairs: Sequence[IdPair],
-    *,
-    layer: int | None = None,
-    num_alternatives: int = 0,
-    with_log_probs: bool = True,
+    weights: CompiledWeights, pairs: Sequence[IdPair], *, layer: int | None = None, with_log_probs: bool = True
 ) -> list[ForcedPass]:
     """Run the decoder over given targets, in one pass for each batch of pairs, in the calling thread.
 
@@ -63,10 +48,8 @@ def force_targets(
         Source and target ids without control ids. A side may be empty.
     layer
         The decoder layer, from 0, whose cross-attention is returned. None: no attention.
-    num_alternatives
-        The number of most probable tokens to return for each position.
     with_log_probs
-        Whether to compute log-probabilities and alternatives, which takes most of the time. Otherwise they are empty.
+        Whether to compute log-probabilities, which takes most of the time. Otherwise they are empty.
 
     Raises
     ------
@@ -81,61 +64,35 @@ def force_targets(
     if layer is not None and not 0 <= layer < weights.num_layers:
         raise ValueError(f"`layer` must be from 0 to {weights.num_layers - 1}, but is {layer}")
     found: dict[int, ForcedPass] = {}
-    for batch in pair_batches(pairs, _TOKENS_AT_ONCE):
-        passes = _Batch(weights, [pairs[place] for place in batch], layer)
-        results = passes.score(num_alternatives) if with_log_probs else passes.leave_unscored()
-        found.update(zip(batch, results, strict=True))
+    for batch in pair_batches(pairs):
+        passes = _force_batch(weights, [pairs[place] for place in batch], layer, with_log_probs)
+        found.update(zip(batch, passes, strict=True))
     return [found[place] for place in range(len(pairs))]
 
 
-class _Batch:
-    """A batch of targets, run through the decoder by the constructor, and the results of its pairs."""
-
-    def __init__(self, weights: CompiledWeights, pairs: Sequence[IdPair], layer: int | None) -> None:
-        src_starts, src_ids = _flatten([[*src, EOS_ID] for src, _ in pairs])
-        self._starts, ids = _flatten([[BOS_ID, *tgt] for _, tgt in pairs])
-        _, self._labels = _flatten([[*tgt, EOS_ID] for _, tgt in pairs])
-        self._src_lengths = np.diff(src_starts)
-        length, src_length = int(np.diff(self._starts).max()), int(self._src_lengths.max())
-        src_length = -(-src_length // HEAD_WIDTH_MULTIPLE) * HEAD_WIDTH_MULTIPLE
-        settings, shape = InferenceSettings(beam_size=1), weights.shape
-        self._weights = weights
-        self._rows = allocate_rows(weights, max(len(ids), len(src_ids)), src_length, max(src_length, length))
-        self._search = allocate_search(weights, settings, len(pairs), src_length, length, 1)
-        self._decoder = weights.decoder(length)
-        of_rows = (0, 0, 0) if layer is None else (len(ids), shape.num_heads, src_length)
-        self._attention = np.zeros(of_rows, np.float32)
-        encoder = weights.encoder(int(self._src_lengths.max()))
-        fixed = self._decoder, shape, self._rows, self._search
-        weights.code.call("encode", encoder, *fixed, src_ids, src_starts, np.arange(len(pairs)))
-        attended = -1 if layer is None else layer
-        weights.code.call("decode_targets", *fixed, ids, self._starts, attended, self._attention)
-
-    def score(self, num_alternatives: int) -> Iterator[ForcedPass]:
-        """Yield the results of each pair."""
-        log_probs = np.zeros(len(self._labels), np.float32)
-        best_ids = np.full((len(self._labels), num_alternatives), -1)
-        best_log_probs = np.full((len(self._labels), num_alternatives), -np.inf, np.float32)
-        size = max(num_alternatives, 1)
-        self._search.live[0] = 1
-        search = self._search._replace(
-            candidates=np.zeros((2, size), np.int64),
-            candidate_log_probs=np.zeros((2, size), np.float32),
-            bounds=np.zeros(size, np.float32),
-        )
-        found = log_probs, best_ids, best_log_probs
-        self._weights.code.call("score_labels", self._decoder, self._rows, search, self._labels, *found)
-        return self._split(log_probs, best_ids, best_log_probs)
-
-    def leave_unscored(self) -> Iterator[ForcedPass]:
-        """Yield the results of each pair, without log-probabilities."""
-        return self._split(np.zeros(0, np.float32), np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32))
-
-    def _split(self, log_probs: Floats, best_ids: Integers, best_log_probs: Floats) -> Iterator[ForcedPass]:
-        for n, src_length in enumerate(self._src_lengths.tolist()):
-            rows = slice(self._starts[n], self._starts[n + 1])
-            attention = self._attention[rows, :, :src_length].transpose(1, 0, 2).copy()
-            yield ForcedPass(log_probs[rows], attention, best_ids[rows], best_log_probs[rows])
+def _force_batch(
+    weights: CompiledWeights, pairs: Sequence[IdPair], layer: int | None, with_log_probs: bool
+) -> Iterator[ForcedPass]:
+    """Run a batch of targets through the decoder, and yield the result of each pair."""
+    src_starts, src_ids = _flatten([[*src, EOS_ID] for src, _ in pairs])
+    starts, ids = _flatten([[BOS_ID, *tgt] for _, tgt in pairs])
+    _, labels = _flatten([[*tgt, EOS_ID] for _, tgt in pairs])
+    src_lengths = np.diff(src_starts)
+    length, longest = int(np.diff(starts).max()), int(src_lengths.max())
+    positions = -(-longest // HEAD_WIDTH_MULTIPLE) * HEAD_WIDTH_MULTIPLE
+    rows = allocate_rows(weights, max(len(ids), len(src_ids)), positions, max(positions, length))
+    search = allocate_search(weights, InferenceSettings(beam_size=1), len(pairs), positions, length, 1)
+    attention = np.zeros((0, 0, 0) if layer is None else (len(ids), weights.shape.num_heads, positions), np.float32)
+    log_probs = np.zeros(len(labels) if with_log_probs else 0, np.float32)
+    fixed = weights.decoder(length), weights.shape, rows, search
+    weights.code.call("encode", weights.encoder(longest), *fixed, src_ids, src_starts, np.arange(len(pairs)))
+    weights.code.call("decode_targets", *fixed, ids, starts, -1 if layer is None else layer, attention)
+    if with_log_probs:
+        search.live[0] = 1
+        weights.code.call("score_labels", weights.decoder(length), rows, search, labels, log_probs)
+    for n, src_length in enumerate(src_lengths.tolist()):
+        of_pair = slice(starts[n], starts[n + 1])
+        yield ForcedPass(log_probs[of_pair], attention[of_pair, :, :src_length].transpose(1, 0, 2).copy())
 
 
 def _flatten(ids: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:

@@ -349,23 +349,31 @@ def self_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape: 
 
 
 @jit_without_nan
+def score_source(row: int, layer: int, shape: Shape, rows: RowBuffers, search: SearchState) -> int:
+    """rows.scores = the scores of every head of one row for the positions of its source. Returns their number."""
+    width, slot = rows.merged.size, rows.slot[row]
+    head_width, positions = width // shape.num_heads, search.src_keys.shape[2] // width
+    keys, query = search.src_keys[layer, slot], rows.outputs[row]
+    length: int = search.src_lengths[slot]
+    for head in range(shape.num_heads):
+        at, scores = head * head_width, rows.scores[head]
+        for begin in range(0, length, HEAD_WIDTH_MULTIPLE):
+            weighted_sum(scores, begin, query, at, keys, rows.dimensions, at * positions + begin, head_width)
+    return length
+
+
+@jit_without_nan
 def cross_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape: Shape, search: SearchState) -> None:
     """Attention of every hypothesis to its source."""
-    width, num_heads = rows.merged.size, shape.num_heads
-    head_width, positions = width // num_heads, search.src_keys.shape[2] // width
+    width = rows.merged.size
     for row in range(num_rows):
         slot = rows.slot[row]
         if row + 1 < num_rows and rows.slot[row + 1] != slot:
             _fetch_source(rows.slot[row + 1], layer, width, search)
-        keys, query, length = search.src_keys[layer, slot], rows.outputs[row], search.src_lengths[slot]
-        for head in range(num_heads):
-            at, scores = head * head_width, rows.scores[head]
-            for begin in range(0, length, HEAD_WIDTH_MULTIPLE):
-                shift = at * positions + begin
-                weighted_sum(scores, begin, query, at, keys, rows.dimensions, shift, head_width)
+        length = score_source(row, layer, shape, rows, search)
         for k in range(length):
             rows.places[k] = k * width
-        weigh(search.src_values[layer, slot], as_variable(0), length, rows, num_heads)
+        weigh(search.src_values[layer, slot], as_variable(0), length, rows, shape.num_heads)
         store_row(rows.merged, rows.attended, rows.scales, row)
 
 

@@ -147,7 +147,7 @@ class SearchState(NamedTuple):
     chosen, only `ancestors` changes, and no keys or values move.
     """
 
-    src_lengths: Integers1  # (slots,)
+    src_lengths: Integers1  # (slots,): tokens of the source, eos included
     src_keys: Cache3  # (L, slots, A S)
     src_values: Cache3  # (L, slots, S A)
     keys: Cache3  # (L, slots, T W A)

@@ -45,12 +45,7 @@ def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positio
 
 
 def allocate_search(
-    weights: CompiledWeights,
-    settings: InferenceSettings,
-    slots: int,
-    src_length: int,
-    length: int,
-    max_prefix: int,
+    weights: CompiledWeights, settings: InferenceSettings, slots: int, src_length: int, length: int, max_prefix: int
 ) -> SearchState:
     """Allocate the state of `slots` sentences, for outputs up to `length` tokens.
 

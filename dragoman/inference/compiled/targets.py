@@ -4,36 +4,21 @@ All positions of a target are rows of one pass, and each attends to itself and t
 with `layers.decode` would give the same numbers, but would read all weights once for each position.
 """
 
+from dragoman.inference.compiled import layers
 from dragoman.inference.compiled.beams import find_continuations, score_vocabulary
-from dragoman.inference.compiled.layers import (
-    attend_head,
-    cross_attention_sublayer,
-    embed_row,
-    enter_sublayer,
-    feed_forward_sublayer,
-    finish,
-    leave_sublayer,
-    multiply_rows,
-    softmax,
-    store_row,
-)
 from dragoman.inference.compiled.layout import (
-    FREE,
     BeamRules,
     DecoderWeights,
     Floats1,
-    Floats2,
     Floats3,
     Integers1,
-    Integers2,
     RowBuffers,
     SearchState,
     Shape,
     as_variable,
 )
 from dragoman.kernels.jit import jit_without_nan
-from dragoman.kernels.matrix_products import keep, weighted_sum
-from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE
+from dragoman.kernels.matrix_products import keep
 
 
 @jit_without_nan
@@ -56,22 +41,22 @@ def decode_targets(
     for n in range(starts.size - 1):
         for row in range(starts[n], starts[n + 1]):
             rows.slot[row] = n
-            embed_row(rows, row, weights.embedding[ids[row]], weights.positions[row - starts[n]])
+            layers.embed_row(rows, row, weights.embedding[ids[row]], weights.positions[row - starts[n]])
     for layer in range(weights.self_in.panels.shape[0]):
-        enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
-        multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
+        layers.enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        layers.multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
         causal_attention_sublayer(rows, starts, shape, search)
-        multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
-        leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
-        enter_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
-        multiply_rows(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
-        cross_attention_sublayer(rows, num_rows, layer, shape, search)
+        layers.multiply_rows(rows.attended, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        layers.leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        layers.enter_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
+        layers.multiply_rows(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
+        layers.cross_attention_sublayer(rows, num_rows, layer, shape, search)
         if layer == attended:
             copy_attention(rows, num_rows, layer, shape, search, attention)
-        multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
-        leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
-        feed_forward_sublayer(weights, rows, num_rows, layer, shape)
-    finish(rows, num_rows, weights.final_norm, shape)
+        layers.multiply_rows(rows.attended, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
+        layers.leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
+        layers.feed_forward_sublayer(weights, rows, num_rows, layer, shape)
+    layers.finish(rows, num_rows, weights.final_norm, shape)
 
 
 @jit_without_nan
@@ -89,8 +74,8 @@ def causal_attention_sublayer(rows: RowBuffers, starts: Integers1, shape: Shape,
             rows.places[position] = position * width
             keep(keys, position * width, outputs, width, width)
             keep(values, position * width, outputs, 2 * width, width)
-            attend_head(outputs[:width], keys, values, as_variable(0), position + 1, rows, shape.num_heads)
-            store_row(rows.merged, rows.attended, rows.scales, row)
+            layers.attend_head(outputs[:width], keys, values, as_variable(0), position + 1, rows, shape.num_heads)
+            layers.store_row(rows.merged, rows.attended, rows.scales, row)
 
 
 @jit_without_nan
@@ -98,33 +83,21 @@ def copy_attention(
     rows: RowBuffers, num_rows: int, layer: int, shape: Shape, search: SearchState, attention: Floats3
 ) -> None:
     """attention (R, H, S) = cross-attention of every row, computed again as in `cross_attention_sublayer`."""
-    width = rows.merged.size
-    head_width, positions = width // shape.num_heads, search.src_keys.shape[2] // width
     for row in range(num_rows):
-        keys, length = search.src_keys[layer, rows.slot[row]], search.src_lengths[rows.slot[row]]
+        length = layers.score_source(row, layer, shape, rows, search)
         for head in range(shape.num_heads):
-            at, scores = head * head_width, rows.scores[head]
-            for begin in range(0, length, HEAD_WIDTH_MULTIPLE):
-                shift = at * positions + begin
-                weighted_sum(scores, begin, rows.outputs[row], at, keys, rows.dimensions, shift, head_width)
-            softmax(scores, length)
+            layers.softmax(rows.scores[head], length)
             for k in range(length):
-                attention[row, head, k] = scores[k]
+                attention[row, head, k] = rows.scores[head, k]
 
 
 @jit_without_nan
 def score_labels(
-    weights: DecoderWeights,
-    rows: RowBuffers,
-    search: SearchState,
-    labels: Integers1,
-    log_probs: Floats1,
-    best_ids: Integers2,
-    best_log_probs: Floats2,
+    weights: DecoderWeights, rows: RowBuffers, search: SearchState, labels: Integers1, log_probs: Floats1
 ) -> None:
-    """Write the log-probability of the label of each row, and its best tokens.
+    """Write the log-probability of the label of each row.
 
-    Slot 0 is used as a search of one hypothesis, at its first token, for each row in turn.
+    Slot 0 is used as a search of one hypothesis, whose prefix is the label, for each row in turn.
     """
     rules, vocabulary, slot = BeamRules(1, 1, 0), weights.vocabulary, as_variable(0)
     score_vocabulary(vocabulary, rules, rows, labels.size, search)
@@ -132,7 +105,3 @@ def score_labels(
         search.first_row[0], search.prefixes[0, 0] = row, labels[row]
         find_continuations(slot, vocabulary, rules, rows, search)
         log_probs[row] = search.candidate_log_probs[1, 0]
-        if best_ids.shape[1]:
-            search.prefixes[0, 0] = FREE
-            for k in range(find_continuations(slot, vocabulary, rules, rows, search)):
-                best_ids[row, k], best_log_probs[row, k] = search.candidates[1, k], search.candidate_log_probs[1, k]

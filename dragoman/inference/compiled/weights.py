@@ -17,15 +17,8 @@ from dragoman.bundle.weights import check_stored_precision, stored_precision
 from dragoman.config import ModelSettings
 from dragoman.errors import DataError
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
+from dragoman.kernels import tiles
 from dragoman.kernels.library import MachineCode, Packed, load_code, pack
-from dragoman.kernels.tiles import (
-    CACHE_LINE_BYTES,
-    HAS_FMA,
-    HEAD_WIDTH_MULTIPLE,
-    MULTIPLIED_TOGETHER,
-    PRODUCT_COLUMNS,
-    VOCABULARY_BAND,
-)
 from dragoman.model.shapes import Arrays
 
 _LAYER_NORM_EPSILON = 1e-5
@@ -55,18 +48,13 @@ class CompiledWeights:
         If the arrays are quantized, but in another precision.
     """
 
-    def __init__(
-        self,
-        settings: ModelSettings,
-        arrays: Arrays,
-        precision: str,
-    ) -> None:
+    def __init__(self, settings: ModelSettings, arrays: Arrays, precision: str) -> None:
         check_stored_precision(stored_precision(arrays), precision)
         self.precision = precision
         arrays = float32_arrays(settings, arrays, only_embeddings=True)
         self._settings, self._arrays = settings, arrays
         self.width, self.inner_width, self.num_layers = settings.d_model, settings.d_ff, settings.num_decoder_layers
-        self._head_padding = -(settings.d_model // settings.num_heads) % HEAD_WIDTH_MULTIPLE
+        self._head_padding = -(settings.d_model // settings.num_heads) % tiles.HEAD_WIDTH_MULTIPLE
         self.heads_width = settings.d_model + settings.num_heads * self._head_padding
         src, tgt = self._embedding("src"), self._embedding("tgt")
         self.vocab_sizes = len(src), len(tgt)
@@ -98,7 +86,7 @@ class CompiledWeights:
     @property
     def vocabulary_bands(self) -> int:
         """Number of bands of the vocabulary."""
-        return int(self._decoder.record.vocabulary.bias.shape[1]) // VOCABULARY_BAND
+        return int(self._decoder.record.vocabulary.bias.shape[1]) // tiles.VOCABULARY_BAND
 
     def _encoder_weights(self, embedding: Floats) -> EncoderWeights:
         layers = [f"encoder.layers.{index}" for index in range(self._settings.num_encoder_layers)]
@@ -122,7 +110,7 @@ class CompiledWeights:
             final_norm=self._final_norm("decoder"),
             embedding=embedding,
             positions=np.zeros((0, self.width), np.float32),
-            vocabulary=pack_products([self._product("projection.")], self.precision, VOCABULARY_BAND, -math.inf),
+            vocabulary=pack_products([self._product("projection.")], self.precision, tiles.VOCABULARY_BAND, -math.inf),
         )
 
     def _shared_weights(self, layers: Sequence[str]) -> dict[str, Any]:
@@ -186,13 +174,13 @@ def unsupported_reason(precision: str) -> str:
     It can on every processor with FMA, and its integer products are exact. Without VNNI (int8) or AVX2 (int16), they
     take more instructions.
     """
-    if not HAS_FMA:
+    if not tiles.HAS_FMA:
         return "a processor without FMA instructions"
-    return "" if precision in MULTIPLIED_TOGETHER else f"`inference.precision` {precision}"
+    return "" if precision in tiles.MULTIPLIED_TOGETHER else f"`inference.precision` {precision}"
 
 
 def pack_products(
-    products: Sequence[Product], precision: str, multiple_of: int = PRODUCT_COLUMNS, padding: float = 0.0
+    products: Sequence[Product], precision: str, multiple_of: int = tiles.PRODUCT_COLUMNS, padding: float = 0.0
 ) -> PackedLinear:
     """Pack the linear maps of all layers into panels of PRODUCT_COLUMNS columns.
 
@@ -200,15 +188,15 @@ def pack_products(
     `padding`.
     """
     size, depth = products[0].weight.shape
-    together, columns = MULTIPLIED_TOGETHER[precision], size + -size % multiple_of
-    shape = len(products), columns // PRODUCT_COLUMNS, -(-depth // together) * PRODUCT_COLUMNS * together
+    together, columns = tiles.MULTIPLIED_TOGETHER[precision], size + -size % multiple_of
+    shape = len(products), columns // tiles.PRODUCT_COLUMNS, -(-depth // together) * tiles.PRODUCT_COLUMNS * together
     corrections = np.float32 if precision == "float32" else np.int32
     types = products[0].weight.dtype, corrections, np.float32, np.float32
     per_column = len(products), columns
     packed = PackedLinear(*map(_allocate_aligned, (shape, per_column, per_column, per_column), types))
     for layer, product in enumerate(products):
         weight = _pad(product.weight, columns, -(-depth // together) * together)
-        groups = weight.reshape(shape[1], PRODUCT_COLUMNS, -1, together).transpose(0, 2, 1, 3)
+        groups = weight.reshape(shape[1], tiles.PRODUCT_COLUMNS, -1, together).transpose(0, 2, 1, 3)
         packed.panels[layer].reshape(groups.shape)[...] = groups
         packed.scale[layer, :size] = product.scale
         packed.bias[layer] = padding
@@ -222,8 +210,8 @@ def pack_products(
 def _allocate_aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """Zeros from the start of a cache line, so that no register is loaded from two lines."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    room = np.zeros(size + CACHE_LINE_BYTES, np.uint8)
-    first = -room.ctypes.data % CACHE_LINE_BYTES
+    room = np.zeros(size + tiles.CACHE_LINE_BYTES, np.uint8)
+    first = -room.ctypes.data % tiles.CACHE_LINE_BYTES
     return room[first : first + size].view(dtype).reshape(shape)
 
 

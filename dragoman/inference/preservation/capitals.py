@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dragoman.inference.preservation.preserver import translate_preserving
-from dragoman.inference.segments import AnsweredText, InputText
+from dragoman.inference.segments import InputText, SearchedText
 from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
@@ -35,8 +35,8 @@ def sentence_case(text: str) -> str:
 
 
 def retry_all_caps(
-    search: TextSearch, texts: Sequence[InputText], answers: Sequence[AnsweredText], options: TranslationOptions
-) -> list[AnsweredText]:
+    search: TextSearch, texts: Sequence[InputText], answers: Sequence[SearchedText], options: TranslationOptions
+) -> list[SearchedText]:
     """Replace the answers of texts in capitals by the answers of their sentence case, where those are better.
 
     Texts with markers or a prefix keep their answers. The tokens of a candidate stay as the model wrote them, in lower
@@ -66,7 +66,7 @@ def _sureness(answer: Translation) -> tuple[int, float]:
     return -len(answer.lost), score
 
 
-def _in_capitals(answer: AnsweredText, src: str, escape: Callable[[str], str]) -> AnsweredText:
+def _in_capitals(answer: SearchedText, src: str, escape: Callable[[str], str]) -> SearchedText:
     translation = answer.translation
     candidates = tuple(replace(each, text=escape(each.text.upper())) for each in translation.candidates)
     lost = tuple(each.upper() for each in translation.lost)

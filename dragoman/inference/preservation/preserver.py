@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS, flags_of
-from dragoman.inference.segments import AnsweredText, InputText, SearchedText, Source, as_sentence
+from dragoman.inference.segments import InputText, SearchedText, Source, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import Candidate, Hypothesis, Translation
 from dragoman.text.documents.placement import AlignedPart, Range, aligned_run, insert_markers
 from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
 from dragoman.text.documents.terms import Term, Terms, missing_terms
-from dragoman.text.tokenization.sentence_splitting import separators
+from dragoman.text.tokenization.sentence_splitting import join_segments, separators
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import Word, words_of
 
@@ -37,7 +37,7 @@ _FAR = 64
 
 def translate_preserving(
     search: TextSearch, texts: Sequence[InputText], options: TranslationOptions
-) -> list[AnsweredText]:
+) -> list[SearchedText]:
     """Translate texts so that markers, protected spans and terms are preserved. Returns one answer for each text.
 
     A translation with inserted markers or spans has one candidate only. Texts with a prefix are not translated again
@@ -56,39 +56,38 @@ def may_change(text: InputText, options: TranslationOptions) -> bool:
 
 def _translate_marked(
     search: TextSearch, texts: Sequence[InputText], options: TranslationOptions
-) -> list[AnsweredText]:
+) -> list[SearchedText]:
     """Translate with the terms, then insert the markers and escape the text between them."""
-    terms, escape, tokenizer = options.preserve.terms, options.preserve.escape, search.tokenizers.tgt
+    terms, escape = options.preserve.terms, options.preserve.escape
     found = search.search_texts(texts, options)
     if terms:
-        found, lost = _force_terms(search, found, terms, options)
-    else:
-        lost = [()] * len(found)
+        found = _force_terms(search, found, terms, options)
     with_markers = [searched for text, searched in zip(texts, found, strict=True) if text.marked.markers]
-    parts = iter(_align_words(search, with_markers))
+    weights = iter(_weights(search, [pair for searched in with_markers for pair in searched.best_pairs()]))
     answers = []
-    for text, searched, own in zip(texts, found, lost, strict=True):
-        translation = replace(searched.translation(tokenizer), lost=own)
+    for text, searched in zip(texts, found, strict=True):
+        translation = searched.translation
         if options.details.flags:  # before tags and escapes are inserted, which the model does not see
             translation = _add_flags(search, translation)
         if text.marked.markers:
-            translation = _set_text(translation, insert_markers(text.marked, translation.text, next(parts), escape))
+            parts = _align_segments(search.tokenizers, searched, weights)
+            translation = _set_text(translation, insert_markers(text.marked, translation.text, parts, escape))
         elif escape is not str:
             translation = _set_text(translation, escape(translation.text))
-        answers.append(AnsweredText(translation, searched, is_plain=not text.marked.markers))
+        answers.append(replace(searched, translation=translation, is_plain=not text.marked.markers))
     return answers
 
 
 def _restore_spans(
-    search: TextSearch, texts: Sequence[InputText], answers: Sequence[AnsweredText], options: TranslationOptions
-) -> list[AnsweredText]:
+    search: TextSearch, texts: Sequence[InputText], answers: Sequence[SearchedText], options: TranslationOptions
+) -> list[SearchedText]:
     """Translate texts that lost protected spans again, without the spans, and insert the spans afterwards."""
     escape, tokenizer = options.preserve.escape, search.tokenizers.tgt
     losing = {
         place
         for place, (text, answer) in enumerate(zip(texts, answers, strict=True))
         if (spans := find_protected_spans(text.marked.text))
-        and lost_spans(spans, answer.searched.translation(tokenizer).text)
+        and lost_spans(spans, join_segments(answer.segments, answer.written(tokenizer)))
     }
     again = [place for place in sorted(losing) if not texts[place].prefix]
     masked = [replace(texts[place], marked=remove_protected_spans(texts[place].marked, escape)) for place in again]
@@ -102,15 +101,17 @@ def _restore_spans(
 
 
 def _report_lost(
-    search: TextSearch, text: InputText, answer: AnsweredText, is_restored: bool, options: TranslationOptions
-) -> AnsweredText:
+    search: TextSearch, text: InputText, answer: SearchedText, is_restored: bool, options: TranslationOptions
+) -> SearchedText:
     """Add the protected spans that are still missing to the answer's `lost`."""
     escape, translation = options.preserve.escape, replace(answer.translation, src=text.marked.text)
     missing = lost_spans(find_protected_spans(escape(text.marked.text)), translation.text)
     translation = replace(translation, lost=(*translation.lost, *missing))
-    if options.details.flags:
-        is_text = not text.marked.markers and escape is str
-        translation = _add_flags(search, translation) if is_text else _flag_lost(translation)
+    if options.details.flags and not text.marked.markers and escape is str:
+        translation = _add_flags(search, translation)
+    elif options.details.flags and translation.lost:
+        found = {*translation.flags, "lost"}
+        translation = replace(translation, flags=tuple(flag for flag in FLAGS if flag in found))
     return replace(answer, translation=translation, is_plain=answer.is_plain and not is_restored)
 
 
@@ -129,20 +130,13 @@ def _weights(search: TextSearch, pairs: Sequence[tuple[Sequence[int], Sequence[i
     return list(search.aligner.weights(pairs))
 
 
-def _align_words(search: TextSearch, found: Sequence[SearchedText]) -> list[list[AlignedPart]]:
-    """The alignment between the words of each text and of its translation, segment by segment."""
-    weights = iter(_weights(search, [pair for one in found for pair in one.best_pairs()]))
-    return [_align_segments(search.tokenizers, one, weights) for one in found]
-
-
 def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Iterator[_Matrix]) -> list[AlignedPart]:
     """The alignments of one text's segments, in character positions of the whole text."""
-    request = found.request
-    written = [tokenizers.tgt.detokenize(ids) for ids in found.best_ids()]
-    after = separators(request.segments, written)
-    src_start, tgt_start = len(request.text) - len(request.text.lstrip()), 0
+    segments, written, source = found.segments, found.written(tokenizers.tgt), found.translation.src
+    after = separators(segments, written)
+    src_start, tgt_start = len(source) - len(source.lstrip()), 0
     parts = []
-    for pair, segment, text, space in zip(found.best_pairs(), request.segments, written, after, strict=True):
+    for pair, segment, text, space in zip(found.best_pairs(), segments, written, after, strict=True):
         own = next(weights)
         if own.size:
             part = _align_segment(tokenizers, pair, (segment.text, text), own)
@@ -154,10 +148,7 @@ def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Ite
 
 
 def _align_segment(
-    tokenizers: TokenizerPair,
-    ids: tuple[Sequence[int], Sequence[int]],
-    texts: tuple[str, str],
-    weights: _Matrix,
+    tokenizers: TokenizerPair, ids: tuple[Sequence[int], Sequence[int]], texts: tuple[str, str], weights: _Matrix
 ) -> AlignedPart:
     """The alignment between the words of two texts: the attention between their tokens, summed by word."""
     src_words, tgt_words = words_of(tokenizers.src.tokens(ids[0])), words_of(tokenizers.tgt.tokens(ids[1]))
@@ -168,15 +159,13 @@ def _align_segment(
 
 def _force_terms(
     search: TextSearch, found: Sequence[SearchedText], terms: Terms, options: TranslationOptions
-) -> tuple[list[SearchedText], list[tuple[str, ...]]]:
-    """Search again with missing terms forced. Returns the texts and the terms that each of them still lacks."""
+) -> list[SearchedText]:
+    """Search again with missing terms forced. The translations have the terms that they still lack as `lost`."""
     tokenizer = search.tokenizers.tgt
     by_text = [
         [
-            _SegmentTerms(source, hypotheses, segment.text, terms.find(segment.text))
-            for source, hypotheses, segment in zip(
-                one.request.sources, one.hypotheses, one.request.segments, strict=True
-            )
+            _SegmentTerms(source, hypotheses, terms.find(source.segment.text))
+            for source, hypotheses in zip(one.sources, one.hypotheses, strict=True)
         ]
         for one in found
     ]
@@ -184,18 +173,18 @@ def _force_terms(
     while waiting := [one for one in waiting if one.next_terms(tokenizer)]:
         pairs = [(one.source.ids, one.best_ids) for one in waiting]
         for one, pair, weights in zip(waiting, pairs, _weights(search, pairs), strict=True):
-            part = _align_segment(search.tokenizers, pair, (one.text, one.written), weights)
+            part = _align_segment(search.tokenizers, pair, (one.source.segment.text, one.written), weights)
             one.force_next(part, tokenizer)
         answers = search.search_sources([one.source for one in waiting], options.settings)
         for one, hypotheses in zip(waiting, answers, strict=True):
             one.hypotheses = hypotheses
-    searched = [
-        SearchedText(
-            replace(one.request, sources=[segment.source for segment in own]), [segment.hypotheses for segment in own]
-        )
-        for one, own in zip(found, by_text, strict=True)
-    ]
-    return searched, [tuple(term for segment in own for term in segment.missing(tokenizer)) for own in by_text]
+    forced = []
+    for text, own in zip(found, by_text, strict=True):
+        sources, by_segment = [segment.source for segment in own], [segment.hypotheses for segment in own]
+        searched = SearchedText.of(text.translation.src, sources, by_segment, tokenizer)
+        lost = tuple(term for segment in own for term in segment.missing(tokenizer))
+        forced.append(replace(searched, translation=replace(searched.translation, lost=lost)))
+    return forced
 
 
 @dataclass(slots=True)
@@ -216,7 +205,6 @@ class _SegmentTerms:
 
     source: Source
     hypotheses: list[Hypothesis]
-    text: str
     terms: list[Term]
     written: str = ""
     settled: int = 0
@@ -264,7 +252,7 @@ class _SegmentTerms:
     def _place(self, part: AlignedPart, term: Term) -> Range:
         """The characters of the translation that the term replaces."""
         first_free = sum(stop <= self.settled for _, stop in part.tgt_spans)
-        start, stop = aligned_run(self.text, self.written, part, (term.start, term.stop), first_free)
+        start, stop = aligned_run(self.source.segment.text, self.written, part, (term.start, term.stop), first_free)
         if start == stop:
             end = part.tgt_spans[start - 1][1] if start else 0
             return end, end
@@ -288,12 +276,6 @@ def _replace_place(text: str, place: Range, target: str) -> tuple[str, str]:
 def _set_text(answer: Translation, text: str) -> Translation:
     best = answer.candidates[0] if answer.candidates else Candidate("", (), (), 0.0, 0.0)
     return replace(answer, candidates=(replace(best, text=text),) if text else ())
-
-
-def _flag_lost(answer: Translation) -> Translation:
-    """Add the flag "lost" if the answer lost something."""
-    found = {*answer.flags, *(["lost"] if answer.lost else [])}
-    return replace(answer, flags=tuple(flag for flag in FLAGS if flag in found))
 
 
 def _spans(words: Sequence[Word], text: str) -> list[Range]:

@@ -12,8 +12,7 @@ would score below all of them if it ended now. Or no live hypothesis can ever be
 A beam of 1 is therefore greedy search, and a beam as wide as the space of outputs equals exhaustive search. The
 library transformers fills and ends its beam in the same way with early_stopping=False.
 
-The result of a sentence does not depend on the other sentences in the batch. Finished sentences leave the batch, some
-at a time.
+The result of a sentence does not depend on the other sentences in the batch. Finished sentences leave the batch.
 
 References
 ----------
@@ -34,18 +33,16 @@ from torch import Tensor
 from dragoman.config import InferenceSettings
 from dragoman.inference.output_rules import length_penalties
 from dragoman.inference.search.continuations import Constraints, Continuations, best_continuations
-from dragoman.inference.search.hypotheses import Finished, Paths
+from dragoman.inference.search.hypotheses import BatchRecord, Finished, Paths
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
 
 _NONE = float("-inf")
-# Finished sentences leave the batch once they are one in eight of it.
-_DONE_BEFORE_LEAVING = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Beam:
+class _Beam(BatchRecord):
     """The B sentences that are still in search.
 
     Each has W live hypotheses, best first. Unused places have a log-probability of -inf. `sentences` are the indices
@@ -58,26 +55,8 @@ class _Beam:
     paths: Paths
     finished: Finished
 
-    @staticmethod
-    def first(constraints: Constraints, settings: InferenceSettings) -> "_Beam":
-        """One empty hypothesis for each sentence."""
-        sentences = torch.arange(constraints.limits.numel(), device=constraints.limits.device)
-        size, device = sentences.numel(), sentences.device
-        return _Beam(
-            sentences,
-            constraints,
-            torch.zeros(size, 1, device=device),
-            Paths.empty(size, 1, device),
-            Finished.none(size, settings.beam_size, device),
-        )
-
-    @property
-    def all_sentences(self) -> Int64[Tensor, " B"]:
-        """0, 1, ... B - 1."""
-        return torch.arange(self.sentences.numel(), device=self.sentences.device)
-
     def extend(self, best: Continuations) -> "_Beam":
-        """The beam one token later, if no continuation ends."""
+        """The beam one token later, with these continuations as its live hypotheses."""
         paths = self.paths.extend(best.parents, best.ids, best.token_log_probs)
         return replace(self, log_probs=best.log_probs, paths=paths)
 
@@ -87,10 +66,7 @@ class _Beam:
         The best output continues a live hypothesis, or is the best finished one.
         """
         paths = self.paths.ids[0, self.log_probs[0] > _NONE].tolist()
-        paths += [
-            list(found.ids)
-            for found in self.finished.select(torch.zeros_like(self.sentences[:1])).best(1).hypotheses()[0]
-        ]
+        paths += [list(found.ids) for found in self.finished.select(slice(1)).best(1).hypotheses()[0]]
         return [column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*paths, strict=False))]
 
 
@@ -123,11 +99,11 @@ def beam_search(
         Up to `n_best` distinct hypotheses for each sentence, best first. A hypothesis that reaches the length limit
         without eos is cut (its `finished` is False) and comes after all hypotheses that end with eos.
     """
-    results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
-    if results:
+    results: dict[int, list[Hypothesis]] = {}
+    if src_lengths.numel():
         for _ in _beams(model, src_ids, src_lengths, settings, prefixes, results):
             pass
-    return results
+    return [results[sentence] for sentence in range(src_lengths.numel())]
 
 
 @torch.inference_mode()
@@ -152,7 +128,7 @@ def stream_beam_search(
     Generator of list of int
         Yields the ids with which the best hypothesis certainly starts. Returns the hypotheses of the sentence.
     """
-    results: list[list[Hypothesis]] = [[]]
+    results: dict[int, list[Hypothesis]] = {}
     for beam in _beams(model, src_ids, src_lengths, settings, [prefix], results):
         yield beam.certain_ids()
     return results[0]
@@ -164,12 +140,16 @@ def _beams(
     src_lengths: Int64[Tensor, " B"],
     settings: InferenceSettings,
     prefixes: Sequence[Sequence[int]] | None,
-    results: list[list[Hypothesis]],
+    results: dict[int, list[Hypothesis]],
 ) -> Iterator[_Beam]:
     """Yield the beam after each step. The hypotheses of sentences that are done are written into `results`."""
     constraints = Constraints.of(src_lengths, settings, model.max_length, prefixes)
-    penalties = _penalties(constraints, settings)
-    beam = _Beam.first(constraints, settings)
+    # One table for the scores and their bounds, so that they agree to the last bit.
+    lengths = np.arange(1, int(constraints.limits.max()) + 1)
+    penalties = torch.from_numpy(length_penalties(settings, lengths)).to(src_lengths.device)
+    size, device = src_lengths.numel(), src_lengths.device
+    nothing, finished = Paths.empty(size, 1, device), Finished.none(size, settings.beam_size, device)
+    beam = _Beam(torch.arange(size, device=device), constraints, torch.zeros(size, 1, device=device), nothing, finished)
     state = model.start(src_ids, src_lengths)
     ids = torch.full_like(src_lengths, BOS_ID)
     for position in range(penalties.numel()):
@@ -178,50 +158,29 @@ def _beams(
         candidates = best_continuations(predictions, beam.log_probs, beam.constraints, position, 2 * settings.beam_size)
         live, ending = _live_and_ending(beam, candidates, position, settings.beam_size)
         nothing_ends = (live.any(1) & ~ending.any(1)).all()
-        if beam.finished.is_empty and bool(nothing_ends):  # most steps
-            candidates = _live_first(candidates, live)
-            model.reorder(
-                state, _rows(candidates.parents, beam.log_probs.size(1), beam.all_sentences), beam.all_sentences
-            )
-            ids, beam = candidates.ids.flatten(), beam.extend(candidates)
-            yield beam
-            continue
-        finished = _add_finished(beam, candidates, ending, penalties[position])
-        best_live = candidates.log_probs.where(live, _NONE).amax(1)
-        beaten = finished.unbeatable(best_live / penalties[position], settings.beam_size)
-        beaten |= finished.unbeatable(best_live / penalties[beam.constraints.limits - 1], settings.n_best)
-        going_on = live.any(1) & ~beaten
-        _collect(results, beam, finished.best(settings.n_best), ~going_on & (beam.log_probs[:, 0] > _NONE))
-        if not bool(going_on.any()):
-            return
-        keep = _sentences_to_keep(going_on)
-        going = _live_first(candidates.select(keep), (live & going_on[:, None])[keep])
-        model.reorder(state, _rows(going.parents, beam.log_probs.size(1), keep), keep)
-        ids = going.ids.flatten()
-        beam = _next(replace(beam, finished=finished), going, keep)
+        keep = torch.arange(beam.sentences.numel(), device=ids.device)
+        if not (beam.finished.is_empty and bool(nothing_ends)):  # in most steps, nothing has ended
+            finished = beam.finished
+            if bool(ending.any()):
+                scores = (candidates.log_probs / penalties[position]).where(ending, _NONE)
+                finished = finished.merge(scores, beam.extend(candidates).paths)
+            best_live = candidates.log_probs.where(live, _NONE).amax(1)
+            beaten = finished.unbeatable(best_live / penalties[position], settings.beam_size)
+            beaten |= finished.unbeatable(best_live / penalties[beam.constraints.limits - 1], settings.n_best)
+            going_on = live.any(1) & ~beaten
+            done = (~going_on).nonzero()[:, 0]
+            if done.numel():
+                found = finished.best(settings.n_best).select(done).hypotheses()
+                results.update(zip(beam.sentences[done].tolist(), found, strict=True))
+            keep = going_on.nonzero()[:, 0]
+            if not keep.numel():
+                return
+            beam, candidates, live = replace(beam, finished=finished).select(keep), candidates.select(keep), live[keep]
+        candidates = _live_first(candidates, live)
+        rows = (keep[:, None] * beam.log_probs.size(1) + candidates.parents).flatten()
+        model.reorder(state, rows, keep)
+        ids, beam = candidates.ids.flatten(), beam.extend(candidates)
         yield beam
-
-
-def _sentences_to_keep(going_on: Bool[Tensor, " B"]) -> Int64[Tensor, " B2"]:
-    """Indices of the unfinished sentences, or of all sentences while few are finished.
-
-    Computing a few finished sentences in vain costs less than moving the others.
-    """
-    going = going_on.nonzero()[:, 0]
-    if _DONE_BEFORE_LEAVING * (going_on.numel() - going.numel()) >= going_on.numel():
-        return going
-    return torch.arange(going_on.numel(), device=going_on.device)
-
-
-def _rows(parents: Int64[Tensor, "B2 C"], width: int, sentences: Int64[Tensor, " B2"]) -> Int64[Tensor, " N2"]:
-    """Row numbers of the parents, with W rows for each sentence."""
-    return (sentences[:, None] * width + parents).flatten()
-
-
-def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[Tensor, " T"]:
-    """Length penalties of 1, 2, ... tokens. Scores and their bounds use one table, so they agree to the last bit."""
-    limits = constraints.limits
-    return torch.from_numpy(length_penalties(settings, np.arange(1, int(limits.max()) + 1))).to(limits.device)
 
 
 def _live_and_ending(
@@ -238,41 +197,8 @@ def _live_and_ending(
     return may_go_on & (may_go_on.cumsum(1) <= beam_size), there & ~may_go_on & among_the_best
 
 
-def _add_finished(
-    beam: _Beam, candidates: Continuations, ending: Bool[Tensor, "B C"], penalty: Float[Tensor, ""]
-) -> Finished:
-    """The finished hypotheses, including the candidates that end at this position."""
-    if not bool(ending.any()):
-        return beam.finished
-    scores = (candidates.log_probs / penalty).where(ending, _NONE)
-    paths = beam.paths.extend(candidates.parents, candidates.ids, candidates.token_log_probs)
-    return beam.finished.merge(scores, paths)
-
-
-def _collect(results: list[list[Hypothesis]], beam: _Beam, finished: Finished, done: Bool[Tensor, " B"]) -> None:
-    """Write the hypotheses of finished sentences into `results`."""
-    leaving = done.nonzero()[:, 0]
-    if leaving.numel():
-        for sentence, found in zip(
-            beam.sentences[leaving].tolist(), finished.select(leaving).hypotheses(), strict=True
-        ):
-            results[sentence] = found
-
-
 def _live_first(candidates: Continuations, live: Bool[Tensor, "B C"]) -> Continuations:
     """The live candidates of each sentence, then empty ones up to the largest number in any sentence."""
     order = live.long().sort(dim=1, descending=True, stable=True).indices[:, : int(live.sum(1).max())]
-    chosen = candidates.chosen(order)
+    chosen = candidates.choose(order)
     return replace(chosen, log_probs=chosen.log_probs.where(live.gather(1, order), _NONE))
-
-
-def _next(beam: _Beam, going: Continuations, keep: Int64[Tensor, " B2"]) -> _Beam:
-    """The beam one token later, with the sentences in `keep`."""
-    paths = beam.paths.select(keep).extend(going.parents, going.ids, going.token_log_probs)
-    return _Beam(
-        beam.sentences[keep],
-        beam.constraints.select(keep),
-        going.log_probs,
-        paths,
-        beam.finished.select(keep),
-    )

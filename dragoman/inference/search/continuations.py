@@ -16,13 +16,14 @@ from torch import Tensor
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
 from dragoman.inference.output_rules import output_limit, unwritable
+from dragoman.inference.search.hypotheses import BatchRecord
 from dragoman.inference.search.step_model import Predictions
 
 _FREE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(BatchRecord):
     """Constraints on the outputs of B sentences.
 
     Attributes
@@ -57,10 +58,6 @@ class Constraints:
         ]
         device = src_lengths.device
         return Constraints(torch.tensor(limits, device=device), padded.to(device), settings.min_tokens)
-
-    def select(self, sentences: Int64[Tensor, " B2"] | slice) -> "Constraints":
-        """The constraints of some sentences."""
-        return Constraints(self.limits[sentences], self.prefixes[sentences], self.min_tokens)
 
     def apply(self, log_probs: Float[Tensor, "N V"], position: int, sentences: slice) -> None:
         """Set tokens that are not allowed at `position` to -inf, in place. `log_probs` are those of `sentences`."""
@@ -108,7 +105,7 @@ _LOGITS_AT_ONCE_ELSEWHERE = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Continuations:
+class Continuations(BatchRecord):
     """The best C continuations of each of B sentences, best first.
 
     `parents` are the indices of the hypotheses that they continue, and `ids` the new tokens. `log_probs` include all
@@ -119,21 +116,6 @@ class Continuations:
     parents: Int64[Tensor, "B C"]
     ids: Int64[Tensor, "B C"]
     token_log_probs: Float[Tensor, "B C"]
-
-    def chosen(self, order: Int64[Tensor, "B C2"]) -> "Continuations":
-        """The continuations at the ranks `order` of each sentence."""
-        return Continuations(*(getattr(self, name).gather(1, order) for name in self.__slots__))
-
-    def select(self, sentences: Int64[Tensor, " B2"]) -> "Continuations":
-        """The continuations of some sentences."""
-        return Continuations(*(getattr(self, name)[sentences] for name in self.__slots__))
-
-    @staticmethod
-    def merge(parts: "list[Continuations]") -> "Continuations":
-        """The continuations of several groups of sentences, in order."""
-        if len(parts) == 1:
-            return parts[0]
-        return Continuations(*(torch.cat([getattr(part, name) for part in parts]) for name in Continuations.__slots__))
 
 
 def best_continuations(
@@ -165,7 +147,10 @@ def best_continuations(
         shaped = logits.view(-1, width, predictions.vocab_size), normalisers.view(-1, width)
         return _Rows(*shaped, log_probs[some], predictions.unit).best(min(count, width * predictions.vocab_size))
 
-    return Continuations.merge([best(slice(first, first + group)) for first in range(0, num_sentences, group)])
+    parts = [best(slice(first, first + group)) for first in range(0, num_sentences, group)]
+    if len(parts) == 1:
+        return parts[0]
+    return Continuations(*(torch.cat([getattr(part, name) for part in parts]) for name in Continuations.__slots__))
 
 
 @dataclass(frozen=True, slots=True)

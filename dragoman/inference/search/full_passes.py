@@ -4,23 +4,17 @@
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from dragoman.config import InferenceSettings
-from dragoman.data.batch import pad_ids
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.step_model import OfTransformer, Predictions, StepModel
+from dragoman.inference.search.step_model import OfTransformer, Predictions
 from dragoman.inference.segments import Source
 from dragoman.model.transformer import Transformer
-from dragoman.records import Hypothesis
-from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 
 _SENTENCES_AT_ONCE = 16
 _SEED = 1
@@ -34,7 +28,10 @@ class FullPasses(OfTransformer):
 
     @dataclass(slots=True)
     class State:
-        """Encoded sources, one row per sentence, and written tokens, one row per hypothesis."""
+        """Encoded sources and their lengths, one row per sentence, and written tokens, one row per hypothesis.
+
+        `src_lengths` count eos.
+        """
 
         memory: Float[Tensor, "B S D"]
         src_lengths: Int64[Tensor, " B"]
@@ -68,38 +65,20 @@ class FullPasses(OfTransformer):
         state.src_lengths = state.src_lengths[sentences]
 
 
-class GroupedSearch:
-    """Beam search in given groups of sentences, with `padding` columns of padding more than necessary."""
-
-    def __init__(
-        self,
-        model: StepModel[Any],
-        groups: Callable[[Sequence[Source]], Iterable[Sequence[Source]]],
-        padding: int = 0,
-    ) -> None:
-        self._model, self._groups, self._padding = model, groups, padding
-
-    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """The hypotheses of every source, best first."""
-        found: dict[int, list[Hypothesis]] = {}
-        for group in self._groups([source for source in sources if source.ids]):
-            ids, lengths = pad_ids([[*source.ids, EOS_ID] for source in group], PAD_ID)
-            padded = functional.pad(ids, (0, self._padding), value=PAD_ID).to(self._model.device)
-            prefixes = [source.prefix for source in group]
-            hypotheses = beam_search(self._model, padded, lengths.to(self._model.device), settings, prefixes)
-            found |= zip(map(id, group), hypotheses, strict=True)
-        return [found.get(id(source), []) for source in sources]
-
-
-def of_one_length(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
-    """Groups of sources of the same length, which need no padding."""
+def of_one_length(sources: Sequence[Source]) -> Iterator[list[int]]:
+    """Groups of sources of the same length, as indices. They need no padding."""
     by_length = defaultdict(list)
-    for source in sources:
-        by_length[source.length].append(source)
+    for place, source in enumerate(sources):
+        if source.ids:
+            by_length[source.length].append(place)
     for group in by_length.values():
-        yield from as_they_come(group)
+        yield from _cut(group)
 
 
-def as_they_come(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
-    """Groups of consecutive sources."""
-    return (sources[start : start + _SENTENCES_AT_ONCE] for start in range(0, len(sources), _SENTENCES_AT_ONCE))
+def as_they_come(sources: Sequence[Source]) -> Iterator[list[int]]:
+    """Groups of consecutive sources, as indices."""
+    return _cut([place for place, source in enumerate(sources) if source.ids])
+
+
+def _cut(places: list[int]) -> Iterator[list[int]]:
+    return (places[start : start + _SENTENCES_AT_ONCE] for start in range(0, len(places), _SENTENCES_AT_ONCE))

@@ -1,6 +1,8 @@
 """The hypotheses of a batch: those that are being written, all of the same length, and the finished ones."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -11,8 +13,31 @@ from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import EOS_ID
 
 
+class BatchRecord:
+    """A record of B sentences: tensors with one row for each sentence, other such records, and numbers for all."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def select(self, sentences: Int64[Tensor, " B2"] | slice) -> Self:
+        """The record of some sentences."""
+        return self._map(lambda one: one[sentences])
+
+    def choose(self, places: Int64[Tensor, "B C2"]) -> Self:
+        """The record with the columns `places` of each sentence, from tensors (B, C) and (B, C, T)."""
+        sentences = torch.arange(places.size(0), device=places.device)[:, None]
+        return self._map(lambda one: one.gather(1, places) if one.ndim == 2 else one[sentences, places])
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        def mapped(field: Any) -> Any:
+            if isinstance(field, Tensor):
+                return function(field)
+            return field._map(function) if isinstance(field, BatchRecord) else field
+
+        return type(self)(*(mapped(getattr(self, name)) for name in self.__slots__))
+
+
 @dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(BatchRecord):
     """W hypotheses of T tokens for each of B sentences, with the log-probability of every token."""
 
     ids: Int64[Tensor, "B W T"]
@@ -33,15 +58,6 @@ class Paths:
             torch.cat((grown.ids, ids[..., None]), dim=2),
             torch.cat((grown.token_log_probs, token_log_probs[..., None]), dim=2),
         )
-
-    def choose(self, places: Int64[Tensor, "B W2"]) -> "Paths":
-        """The hypotheses at the indices `places` of each sentence."""
-        sentences = torch.arange(places.size(0), device=places.device)[:, None]
-        return Paths(self.ids[sentences, places], self.token_log_probs[sentences, places])
-
-    def select(self, sentences: Int64[Tensor, " B2"]) -> "Paths":
-        """The hypotheses of some sentences."""
-        return Paths(self.ids[sentences], self.token_log_probs[sentences])
 
     def merge(self, longer: "Paths") -> "Paths":
         """Concatenate with hypotheses that have at least as many tokens. Shorter ones are padded with zeros."""
@@ -75,7 +91,7 @@ _NONE = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(BatchRecord):
     """The best M finished hypotheses of each of B sentences, best first. Unused places have a score of -inf.
 
     Hypotheses marked `cut` reached the length limit without eos. They come after all others, whatever their score.
@@ -107,17 +123,14 @@ class Finished:
 
         Of equal hypotheses, the one that finished earlier comes first.
         """
-        length = paths.ids.size(2)
-        all_scores = torch.cat((self.scores, scores), dim=1)
-        all_lengths = torch.cat((self.lengths, torch.full_like(paths.ids[..., -1], length)), dim=1)
-        all_cut = torch.cat((self.cut, paths.ids[..., -1] != EOS_ID), dim=1)
-        order = _ranking(all_scores, all_cut)[:, : self.scores.size(1)]
-        return Finished(
-            all_scores.gather(1, order),
-            all_lengths.gather(1, order),
-            all_cut.gather(1, order),
-            self.paths.merge(paths).choose(order),
+        last = paths.ids[..., -1]
+        joined = Finished(
+            torch.cat((self.scores, scores), dim=1),
+            torch.cat((self.lengths, torch.full_like(last, paths.ids.size(2))), dim=1),
+            torch.cat((self.cut, last != EOS_ID), dim=1),
+            self.paths.merge(paths),
         )
+        return joined.choose(_ranking(joined.scores, joined.cut)[:, : self.scores.size(1)])
 
     def unbeatable(self, best_attainable: Float[Tensor, " B"], places: int) -> Bool[Tensor, " B"]:
         """Whether the first `places` scores are at least the best attainable score, which is -inf if none is."""
@@ -125,19 +138,7 @@ class Finished:
 
     def best(self, places: int) -> "Finished":
         """The first `places` of each sentence."""
-        order = torch.arange(places, device=self.scores.device).expand(self.scores.size(0), -1)
-        return Finished(
-            self.scores.gather(1, order),
-            self.lengths.gather(1, order),
-            self.cut.gather(1, order),
-            self.paths.choose(order),
-        )
-
-    def select(self, sentences: Int64[Tensor, " B2"]) -> "Finished":
-        """The finished hypotheses of some sentences."""
-        return Finished(
-            self.scores[sentences], self.lengths[sentences], self.cut[sentences], self.paths.select(sentences)
-        )
+        return self._map(lambda one: one[:, :places])
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence as records, best first."""

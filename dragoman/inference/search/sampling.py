@@ -26,7 +26,7 @@ from dragoman.config import InferenceSettings
 from dragoman.devices.device import sum_type
 from dragoman.inference.output_rules import length_penalties, unwritable
 from dragoman.inference.search.continuations import Constraints, hide
-from dragoman.inference.search.hypotheses import Paths
+from dragoman.inference.search.hypotheses import BatchRecord, Paths
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, NEVER_WRITTEN
@@ -36,7 +36,7 @@ _USUAL_NUCLEUS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Samples:
+class _Samples(BatchRecord):
     """W samples for each of the B sentences that have an unfinished sample.
 
     `lengths` are final where `done` is True. `uniforms` are the random numbers of each position.
@@ -48,17 +48,6 @@ class _Samples:
     paths: Paths
     lengths: Int64[Tensor, "B W"]
     done: Bool[Tensor, "B W"]
-
-    def select(self, sentences: Int64[Tensor, " B2"]) -> "_Samples":
-        """The samples of some sentences."""
-        return _Samples(
-            self.sentences[sentences],
-            self.constraints.select(sentences),
-            self.uniforms[sentences],
-            self.paths.select(sentences),
-            self.lengths[sentences],
-            self.done[sentences],
-        )
 
 
 @torch.inference_mode()
@@ -93,27 +82,27 @@ def sample(
         `n_best` independent samples for each sentence, highest score first. Some may be equal. Log-probabilities are
         the model's, before temperature, top_k and top_p.
     """
-    results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
-    if not results:
-        return results
-    samples = _first_samples(
-        Constraints.of(src_lengths, settings, model.max_length, prefixes), settings, sentence_names
-    )
+    results: dict[int, list[Hypothesis]] = {}
+    if not src_lengths.numel():
+        return []
+    constraints = Constraints.of(src_lengths, settings, model.max_length, prefixes)
+    samples = _first_samples(constraints, settings, sentence_names)
     state = model.start(src_ids, src_lengths)
     model.reorder(state, samples.sentences.repeat_interleave(settings.n_best), samples.sentences)
     ids = torch.full_like(samples.lengths, BOS_ID).flatten()
-    while samples.sentences.numel():
+    while True:
         samples = _extend(samples, model.step(ids, state).log_probs(), settings)
         done = samples.done.all(dim=1)
-        _collect(results, samples.select(done.nonzero()[:, 0]), settings)
+        if done.any():
+            finished = samples.select(done)
+            results.update(zip(finished.sentences.tolist(), _hypotheses(finished, settings), strict=True))
         keep = (~done).nonzero()[:, 0]
         if not keep.numel():
-            break
+            return [results[sentence] for sentence in range(src_lengths.numel())]
         samples = samples.select(keep)
         places = torch.arange(settings.n_best, device=keep.device)
         model.reorder(state, (keep[:, None] * settings.n_best + places).flatten(), keep)
         ids = samples.paths.ids[..., -1].flatten()
-    return results
 
 
 def _first_samples(constraints: Constraints, settings: InferenceSettings, sentence_names: Sequence[str]) -> _Samples:
@@ -214,15 +203,10 @@ def uniforms(name: str, count: int) -> Float[Tensor, " count"]:
     return (words & (2**48 - 1)).double() / 2**48
 
 
-def _collect(results: list[list[Hypothesis]], samples: _Samples, settings: InferenceSettings) -> None:
-    """Write the hypotheses of finished sentences into `results`."""
-    if not samples.sentences.numel():
-        return
+def _hypotheses(samples: _Samples, settings: InferenceSettings) -> list[list[Hypothesis]]:
+    """The samples of each sentence as hypotheses, highest score first."""
     counted = torch.arange(samples.paths.ids.size(2), device=samples.lengths.device) < samples.lengths[..., None]
     log_probs = samples.paths.token_log_probs.masked_fill(~counted, 0.0).sum(dim=2)
     penalties = torch.from_numpy(length_penalties(settings, samples.lengths.cpu().numpy()))
-    scores = log_probs / penalties.to(log_probs.device)
-    for sentence, found in zip(
-        samples.sentences.tolist(), samples.paths.hypotheses(samples.lengths, scores), strict=True
-    ):
-        results[sentence] = sorted(found, key=lambda hypothesis: -hypothesis.score)
+    found = samples.paths.hypotheses(samples.lengths, log_probs / penalties.to(log_probs.device))
+    return [sorted(one, key=lambda hypothesis: -hypothesis.score) for one in found]

@@ -7,7 +7,7 @@ A search accepts any model with these verbs: `tensors.fast_model.FastModel`, an 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import torch
 from jaxtyping import Float, Int64
@@ -75,7 +75,6 @@ def _log2_sums(logits: Float[Tensor, "N V"]) -> Float[Tensor, " N"]:
     return torch.exp2(logits - largest).sum(1).log2_().add_(largest[:, 0])
 
 
-@runtime_checkable
 class StepModel(Protocol[State]):
     """A model that predicts one target token at a time for N hypotheses of B sentences, N / B for each sentence.
 
@@ -95,7 +94,10 @@ class StepModel(Protocol[State]):
         """The device of ids and predictions."""
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, " B"]) -> State:
-        """Encode sources, which end with eos. The state has one hypothesis without tokens for each sentence."""
+        """Encode sources, which end with eos. `src_lengths` count eos.
+
+        The state has one hypothesis without tokens for each sentence.
+        """
 
     def step(self, ids: Int64[Tensor, " N"], state: State) -> Predictions:
         """Append one token to each hypothesis, bos first, and predict the next token."""
@@ -111,12 +113,7 @@ class OfTransformer:
     """The properties that all StepModels of a single Transformer share."""
 
     def __init__(self, model: Transformer) -> None:
-        self._model = model
-
-    @property
-    def vocab_size(self) -> int:
-        """Size V of the target vocabulary."""
-        return self._model.tgt_vocab_size
+        self._model, self.vocab_size = model, model.tgt_vocab_size
 
     @property
     def max_length(self) -> int | None:
@@ -145,16 +142,9 @@ class Ensemble:
                 "Use models trained with the same tokenizer."
             )
         self._members = tuple(members)
-
-    @property
-    def vocab_size(self) -> int:
-        """Size V of the target vocabulary, the same in all members."""
-        return self._members[0].vocab_size
-
-    @property
-    def max_length(self) -> int | None:
-        """The shortest limit of all members, or None if no member has one."""
-        return min((m.max_length for m in self._members if m.max_length is not None), default=None)
+        self.vocab_size = sizes[0]
+        # The shortest limit of all members, or None if no member has one.
+        self.max_length = min((m.max_length for m in members if m.max_length is not None), default=None)
 
     @property
     def device(self) -> torch.device:

@@ -1,7 +1,8 @@
 """The engine in torch operations: search over any `StepModel`, and forced passes of the definition."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,21 +24,35 @@ from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
 
-_TOKENS_AT_ONCE = 1024
-"""Padded tokens of a side in one batch of a forced pass."""
+Grouping = Callable[[Sequence[Source]], Iterable[list[int]]]
+"""Function from sources to groups of their indices. It leaves out sources without ids."""
 
 
 class StepSearch:
-    """Beam search and sampling with any StepModel, batch by batch."""
+    """Beam search and sampling with any StepModel, batch by batch.
 
-    def __init__(self, model: StepModel[Any]) -> None:
-        self._model = model
+    Parameters
+    ----------
+    model
+        The model to search.
+    groups
+        Splits the sources into batches, which are searched one after the other. None: batches of similar lengths, as
+        large as the settings allow, one on each thread at a time.
+    padding
+        Columns of padding in a batch, more than necessary.
+    """
+
+    def __init__(self, model: StepModel[Any], groups: Grouping | None = None, padding: int = 0) -> None:
+        self._model, self._groups, self._padding = model, groups, padding
 
     def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """Search batches of sources of similar lengths, one on each thread at a time."""
+        """The hypotheses of every source, best first."""
         rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
-        workers = num_search_threads(self._model.device)
-        batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
+        workers = num_search_threads(self._model.device) if self._groups is None else 1
+        cut = self._groups or partial(
+            token_batches, rows_per_sentence=rows_per_sentence, batch_tokens=settings.batch_tokens, workers=workers
+        )
+        batches = list(cut(sources))
         watch = (lambda done: count_share(done / len(batches))) if is_counting() else None
 
         def search(batch: list[int]) -> list[list[Hypothesis]]:
@@ -55,15 +70,14 @@ class StepSearch:
 
     def _pad(self, batch: Sequence[Source]) -> tuple[Tensor, Tensor]:
         ids, lengths = pad_ids([[*source.ids, EOS_ID] for source in batch], PAD_ID)
-        return ids.to(self._model.device), lengths.to(self._model.device)
+        padded = functional.pad(ids, (0, self._padding), value=PAD_ID)
+        return padded.to(self._model.device), lengths.to(self._model.device)
 
     def _search_batch(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        src_ids, src_lengths = self._pad(batch)
-        prefixes = [source.prefix for source in batch]
+        padded, prefixes = self._pad(batch), [source.prefix for source in batch]
         if settings.sample:
-            names = [source.name for source in batch]
-            return sample(self._model, src_ids, src_lengths, settings, names, prefixes)
-        return beam_search(self._model, src_ids, src_lengths, settings, prefixes)
+            return sample(self._model, *padded, settings, [source.name for source in batch], prefixes)
+        return beam_search(self._model, *padded, settings, prefixes)
 
 
 class TensorEngine(StepSearch):
@@ -81,19 +95,14 @@ class TensorEngine(StepSearch):
         were a head.
         """
         found: dict[int, ForcedPass] = {}
-        none = torch.zeros(0)
-        for places in pair_batches(pairs, _TOKENS_AT_ONCE):
+        for places in pair_batches(pairs):
             batch = Batch.from_ids(*([pairs[place][side] for place in places] for side in (0, 1)))
-            log_probs = self._log_probs(batch) if with_log_probs else none
-            attention = none if layer is None else self._attention(batch, layer)
+            log_probs = self._log_probs(batch) if with_log_probs else torch.zeros(len(places), 0)
+            attention = torch.zeros(len(places), 0, 0, 0) if layer is None else self._attention(batch, layer)
             for row, place in enumerate(places):
                 num_src, num_tgt = (len(ids) + 1 for ids in pairs[place])
-                found[place] = ForcedPass(
-                    log_probs[row, :num_tgt].numpy() if with_log_probs else none.numpy(),
-                    none.view(0, 0, 0).numpy() if layer is None else attention[row, :, :num_tgt, :num_src].numpy(),
-                    none.view(0, 0).long().numpy(),
-                    none.view(0, 0).numpy(),
-                )
+                cross = attention[row, :, :num_tgt, :num_src]
+                found[place] = ForcedPass(log_probs[row, :num_tgt].numpy(), cross.numpy())
         return [found[place] for place in range(len(pairs))]
 
     def _log_probs(self, batch: Batch) -> Float[Tensor, "B T"]:

@@ -46,10 +46,14 @@ def product_function(
     large = weight.numel() >= _MIN_WEIGHTS_TO_PACK
     if precision == "float32":
         return _Packed(weight, bias) if on_cpu and large and _can_pack(torch.float32) else _Plain(weight, bias)
+    halves = weight.bfloat16(), None if bias is None else bias.bfloat16()
     if not on_cpu:
-        return _Plain(weight.bfloat16(), _bfloat16(bias))
-    lower = (_Packed if _can_pack(torch.bfloat16) else _Plain)(weight.bfloat16(), _bfloat16(bias))
-    return lower if large else _ByRows(_Plain(weight, bias), lower)
+        return _Plain(*halves)
+    many = (_Packed if _can_pack(torch.bfloat16) else _Plain)(*halves)
+    if large:
+        return many
+    few = _Plain(weight, bias)
+    return lambda rows: (many if rows.size(0) >= _MIN_ROWS_FOR_BFLOAT16 else few)(rows)
 
 
 def scale_input(attention: MultiHeadAttention, first: int, last: int, precision: str) -> ProductFunction:
@@ -90,16 +94,6 @@ class _Packed:
         return linear(rows, self._weight, self._bias, "none", [], "")  # type: ignore[no-any-return]
 
 
-class _ByRows:
-    """One product for few rows and another for many."""
-
-    def __init__(self, few: ProductFunction, many: ProductFunction) -> None:
-        self._few, self._many = few, many
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        return (self._many if rows.size(0) >= _MIN_ROWS_FOR_BFLOAT16 else self._few)(rows)
-
-
 class _Int8:
     """Product of 8-bit integers, summed in 32 bits and then multiplied by the scales."""
 
@@ -117,26 +111,10 @@ class _Int8:
         largest = torch.maximum(rows.amax(1, keepdim=True), rows.amin(1, keepdim=True).neg_())
         scale = largest.clamp_(min=1e-30).div_(_LARGEST)
         bytes_ = torch.addcdiv(self._offset, rows, scale).to(torch.uint8)
-        sums = torch.ops.onednn.qlinear_pointwise(
-            bytes_,
-            1.0,
-            _ZERO_POINT,
-            self._weight,
-            self._scale,
-            self._zeros,
-            None,
-            1.0,
-            0,
-            torch.float32,
-            "none",
-            [],
-            "",
-        )
+        inputs, weights = (bytes_, 1.0, _ZERO_POINT), (self._weight, self._scale, self._zeros)
+        plain = None, 1.0, 0, torch.float32, "none"  # no bias, no output scale, float32, no operation after it
+        sums = torch.ops.onednn.qlinear_pointwise(*inputs, *weights, *plain, [], "")
         return sums.mul_(scale) if self._bias is None else torch.addcmul(self._bias, sums, scale)
-
-
-def _bfloat16(bias: Tensor | None) -> Tensor | None:
-    return None if bias is None else bias.bfloat16()
 
 
 def _can_pack(dtype: torch.dtype) -> bool:

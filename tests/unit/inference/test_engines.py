@@ -1,4 +1,4 @@
-"""Log-probabilities of given translations."""
+"""Log-probabilities of given translations, and the reason for an engine."""
 
 from pathlib import Path
 
@@ -7,6 +7,8 @@ import pytest
 from dragoman.bundle import Model
 from dragoman.cli.main import run_command
 from dragoman.errors import ConfigError
+from dragoman.inference.tensors.engine import StepSearch
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
 from dragoman.kernels import library
 
@@ -49,6 +51,17 @@ def test_wrong_arguments_raise_with_one_line(small_bundle: Model) -> None:
         translator.score(["one"], ["two", "three"])
     with pytest.raises(ConfigError, match=r"^`texts` must be a list of texts"):
         translator.score("one", ["two"])
+
+
+@pytest.mark.skipif(not library.is_available(), reason="needs a processor that machine code supports")
+def test_a_translator_tells_what_keeps_it_from_machine_code(small_bundle: Model) -> None:
+    translator = Translator.from_models([small_bundle], "float32")
+    assert translator.engine_reason() == ""
+    assert translator.engine_reason(sample=True) == "`inference.sample`"
+    assert translator.engine_reason(precision="bfloat16") in ("`inference.precision` bfloat16", "")
+    assert Translator.from_models([small_bundle] * 2, "float32").engine_reason() == "an ensemble of models"
+    other = Translator.from_models([small_bundle], search=StepSearch(FastModel(small_bundle.transformer)))
+    assert other.engine_reason() == ""
 
 
 def test_the_command_prints_sums_that_agree(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerSettings
-from dragoman.inference.segments import InputText, Source, requests_of, token_batches
+from dragoman.inference.segments import InputText, Source, sources_of, token_batches
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import join_segments
 from dragoman.text.tokenization.sentencepiece import PieceModel, SentencePieceTokenizer
@@ -32,15 +32,16 @@ def test_every_segment_of_a_long_text_starts_with_its_language_token() -> None:
     side = Tokenizer("sentencepiece", SentencePieceTokenizer(PieceModel("unigram", pieces), vocabulary))
     tokenizers = TokenizerPair(side, side, joint=False)
     text = ">>fra<< Aside Below. Aside Aside. Below Below Below."
-    (request,) = requests_of([InputText(MarkedText(text, ()))], 5, tokenizers)
-    assert [side.tokens(source.ids) for source in request.sources] == [
+    (sources,) = sources_of([InputText(MarkedText(text, ()))], 5, tokenizers)
+    assert [side.tokens(source.ids) for source in sources] == [
         [">>fra<<", "▁Aside", "▁Below", "."],
         [">>fra<<", "▁Aside", "▁Aside", "."],
         [">>fra<<", "▁Below", "▁Below", "▁Below", "."],
     ]
-    assert join_segments(request.segments, [segment.text for segment in request.segments]) == text
-    (short,) = requests_of([InputText(MarkedText(">>fra<< Aside Below.", ()))], 5, tokenizers)
-    assert [side.tokens(source.ids) for source in short.sources] == [[">>fra<<", "▁Aside", "▁Below", "."]]
+    segments = [source.segment for source in sources]
+    assert join_segments(segments, [segment.text for segment in segments]) == text
+    (short,) = sources_of([InputText(MarkedText(">>fra<< Aside Below.", ()))], 5, tokenizers)
+    assert [side.tokens(source.ids) for source in short] == [[">>fra<<", "▁Aside", "▁Below", "."]]
 
 
 @cache
@@ -52,11 +53,11 @@ def _tokenizer() -> Tokenizer:
 def test_models_see_spaces_for_tabs_and_line_breaks(text: str) -> None:
     side = _tokenizer()
     spaced, kept = (
-        requests_of([InputText(MarkedText(one, ()))], 6, TokenizerPair(side, side, joint=True))[0]
+        sources_of([InputText(MarkedText(one, ()))], 6, TokenizerPair(side, side, joint=True))[0]
         for one in (re.sub(r"\s", " ", text), text)
     )
     if "\n" not in text:  # a line break also ends a segment
-        assert [source.ids for source in kept.sources] == [source.ids for source in spaced.sources]
-    assert kept.text == text
-    assert join_segments(kept.segments, [one.text for one in kept.segments]) == text.strip()
+        assert [source.ids for source in kept] == [source.ids for source in spaced]
+    segments = [source.segment for source in kept]
+    assert join_segments(segments, [one.text for one in segments]) == text.strip()
     assert side.detokenize(side.encode(text)) == text

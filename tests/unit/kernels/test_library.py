@@ -36,7 +36,7 @@ def small_weights(precision: str) -> CompiledWeights:
 
 
 def search(weights: CompiledWeights) -> list[Any]:
-    waiting = Waiting([Source("0", [5, 6, 7])], InferenceSettings(beam_size=2, max_extra_tokens=4), None, (30, 30))
+    waiting = Waiting([Source("0", [5, 6, 7])], InferenceSettings(beam_size=2, max_extra_tokens=4), None, weights)
     search_all(weights, waiting, InferenceSettings(beam_size=2, max_extra_tokens=4), 1)
     return waiting.found
 
@@ -66,7 +66,7 @@ def test_calls_pass_the_types_that_functions_are_compiled_for(precision: str, mo
     monkeypatch.setattr(library.BoundFunction, "__call__", checked)
     weights = small_weights(precision)
     search(weights)
-    force_targets(weights, [([5, 6], [7, 8])], layer=0, num_alternatives=2)
+    force_targets(weights, [([5, 6], [7, 8])], layer=0)
     assert called == {*expected}
 
 

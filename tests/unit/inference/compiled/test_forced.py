@@ -22,7 +22,7 @@ from dragoman.inference.segments import IdPair, Source
 from dragoman.inference.tensors.engine import score_tokens
 from dragoman.kernels import library
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
 from tests.contract.random_models import KINDS, random_transformer
 
 VOCAB_SIZE = 150
@@ -52,18 +52,12 @@ def test_a_forced_pass_equals_the_definition(kind: str) -> None:
     batch, weights = padded(pairs), compile_weights(Weights.of(model), "float32")
     log_probs = score_tokens(model, batch).numpy()
     cross = model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross
-    full = torch.log_softmax(model(batch.src_ids, batch.src_lengths, batch.decoder_input), -1)
-    full[:, :, [PAD_ID, BOS_ID, UNK_ID]] = -torch.inf
-    best = full.topk(5)
     for layer in range(weights.num_layers):
-        found = force_targets(weights, pairs, layer=layer, num_alternatives=5)
+        found = force_targets(weights, pairs, layer=layer)
         for row, ((src, tgt), one) in enumerate(zip(pairs, found, strict=True)):
             expected = cross[layer][row, :, : len(tgt) + 1, : len(src) + 1]
             np.testing.assert_allclose(one.attention, expected, atol=1e-5)
             np.testing.assert_allclose(one.log_probs, log_probs[row, : len(tgt) + 1], atol=3e-5)
-            np.testing.assert_allclose(one.alternative_log_probs, best.values[row, : len(tgt) + 1], atol=3e-5)
-            probable = full[row].gather(1, torch.tensor(one.alternative_ids))
-            np.testing.assert_allclose(one.alternative_log_probs, probable, atol=3e-5)
     weights_only = force_targets(weights, pairs, layer=layer, with_log_probs=False)
     assert all((one.attention == other.attention).all() for one, other in zip(weights_only, found, strict=True))
 
@@ -94,18 +88,10 @@ def test_log_probabilities_are_those_of_the_search_to_the_last_bit(precision: st
 
 def test_a_pair_does_not_depend_on_the_other_pairs() -> None:
     weights, pairs = compile_weights(Weights.of(model_of("marian")), "float32"), random_pairs(300)
-    for pair, together in zip(pairs[:4], force_targets(weights, pairs, layer=0, num_alternatives=2), strict=False):
-        (alone,) = force_targets(weights, [pair], layer=0, num_alternatives=2)
+    for pair, together in zip(pairs[:4], force_targets(weights, pairs, layer=0), strict=False):
+        (alone,) = force_targets(weights, [pair], layer=0)
         assert (alone.log_probs == together.log_probs).all()
         assert (alone.attention == together.attention).all()
-        assert (alone.alternative_ids == together.alternative_ids).all()
-
-
-def test_more_alternatives_than_tokens_are_filled_up() -> None:
-    model = random_transformer(6, d_model=32)
-    (found,) = force_targets(compile_weights(Weights.of(model), "float32"), [([4], [5])], num_alternatives=9)
-    assert set(found.alternative_ids[0, :3].tolist()) == {EOS_ID, 4, 5}
-    assert (found.alternative_ids[:, 3:] == -1).all()
 
 
 @pytest.mark.parametrize(

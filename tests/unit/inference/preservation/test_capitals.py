@@ -11,7 +11,7 @@ from dragoman.config import InferenceSettings
 from dragoman.inference.options import NO_DETAILS, Preserve
 from dragoman.inference.preservation import capitals
 from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps, sentence_case
-from dragoman.inference.segments import AnsweredText, InputText
+from dragoman.inference.segments import InputText, SearchedText, Source
 from dragoman.inference.text_search import TranslationOptions
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
@@ -48,12 +48,16 @@ class Answering:
         self.inputs: list[list[str]] = []
         self.lost, self.score = lost, score
 
-    def __call__(self, search: Any, inputs: Sequence[InputText], options: TranslationOptions) -> list[AnsweredText]:
+    def __call__(self, search: Any, inputs: Sequence[InputText], options: TranslationOptions) -> list[SearchedText]:
         texts = [one.marked.text for one in inputs]
         self.inputs.append(texts)
         assert options.preserve.escape is str
         found = [replace(_translation(f"<{text}> & groß", text, self.score), lost=self.lost) for text in texts]
-        return [AnsweredText(one, f"searched {text.number}") for one, text in zip(found, inputs, strict=True)]  # type: ignore[arg-type]
+        return [_searched(f"searched {text.number}", one) for one, text in zip(found, inputs, strict=True)]
+
+
+def _searched(name: str, translation: Translation) -> SearchedText:
+    return SearchedText([Source(name, [])], [[]], translation)
 
 
 def _translation(text: str, src: str, score: float) -> Translation:
@@ -64,7 +68,7 @@ def _answered(
     sources: list[MarkedText], answering: Answering, prefixes: Sequence[str] = ("", "", ""), escape: Any = str
 ) -> tuple[list[Any], list[str]]:
     first = [
-        AnsweredText(_translation("nonsense", source.text, -2.0), f"first {number}")  # type: ignore[arg-type]
+        _searched(f"first {number}", _translation("nonsense", source.text, -2.0))
         for number, source in enumerate(sources)
     ]
     inputs = [InputText(*one) for one in zip(sources, prefixes, range(len(sources)), strict=False)]
@@ -74,7 +78,7 @@ def _answered(
         answers = retry_all_caps(None, inputs, first, options)  # type: ignore[arg-type]
     assert [answer.translation.src for answer in answers] == [source.text for source in sources]
     assert [answer.translation.text for answer in first] == ["nonsense"] * len(sources)
-    return [answer.searched for answer in answers], [answer.translation.text for answer in answers]
+    return [answer.sources[0].name for answer in answers], [answer.translation.text for answer in answers]
 
 
 CAPITALS = MarkedText("A MAN SLEEPS.", ())
