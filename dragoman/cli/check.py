@@ -1,7 +1,7 @@
 """``dragoman check``: examine a corpus before you train on it."""
 
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
@@ -13,9 +13,8 @@ from dragoman.workflows.progress import QUIET, TerminalProgress
 _WRONG = 2
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Namespace) -> int:
     """Print the findings. Returns exit code 2 if one is serious, else 0."""
-    options = build_parser().parse(arguments)
     sides = [file for file in (options.src, options.tgt) if file]
     given = [files for files in (options.files, sides, [options.data] * bool(options.data)) if files]
     if len(given) != 1 or len(sides) == 1:

@@ -1,8 +1,8 @@
 """``dragoman compare``: compare two models, or two files of translations, on one test, with significance tests."""
 
-import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, file_name, layout_from
@@ -17,9 +17,8 @@ from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the comparison. Returns the exit code."""
-    options = build_parser().parse(arguments)
+def run(options: Namespace) -> None:
+    """Print the comparison."""
     src, ref = test_files(options, "--src", "--ref")
     request = ComparisonRequest(
         a=options.a,
@@ -42,7 +41,6 @@ def run(arguments: Sequence[str]) -> int:
         print(json_text({**names, **asdict(comparison)}))
     else:
         sys.stdout.writelines(f"{line}\n" for line in _page(comparison, options))
-    return 0
 
 
 def build_parser() -> ArgumentParser:
@@ -62,7 +60,7 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:
+def _page(found: Comparison, options: Namespace) -> Iterator[str]:
     yield f"A  {options.a}"
     yield f"B  {options.b}"
     yield f"{found.num_sentences:,} sentences; in brackets 95 % of {RESAMPLES:,} resampled tests (seed {SEED})"

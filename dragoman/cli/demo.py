@@ -1,5 +1,6 @@
 """``dragoman demo``: train, score and try a small model in a few minutes, on the phrasebook or on the copy task."""
 
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -61,27 +62,26 @@ _COPY_SETTINGS = {
 _COPY_TRAIN, _COPY_HELD_OUT, _COPY_SHARE = 4000, 200, 0.95
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Namespace) -> int:
     """Train, score held-out sentences, and print ten of them with their references. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    if given.copy:
-        return _copy(given.out, overrides_of(given))
-    limits = {} if given.minutes is None else {"train.max_minutes": given.minutes}
-    if limits and overrides_of(given).get("train.max_minutes", given.minutes) != given.minutes:
+    if options.copy:
+        return _copy(options.out, overrides_of(options))
+    limits = {} if options.minutes is None else {"train.max_minutes": options.minutes}
+    if limits and overrides_of(options).get("train.max_minutes", options.minutes) != options.minutes:
         raise ConfigError("`--minutes` and `--train.max-minutes` are one setting, but differ. Leave one out.")
     for minutes in limits.values():
         SETTINGS["train.max_minutes"].parse(minutes, "`--minutes`")
-    corpus = sibling_path(given.out, "-corpus")
+    corpus = sibling_path(options.out, "-corpus")
     files = {f"data.{name}": str(corpus / f"{name}.en-de.tsv") for name in ("train", "dev", "test")}
-    settings = {**_SETTINGS, **files, **limits, **overrides_of(given)}
-    check_early(read_given([], settings), frozen_config(given.out))
+    settings = {**_SETTINGS, **files, **limits, **overrides_of(options)}
+    check_early(read_given([], settings), frozen_config(options.out))
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
     corpus.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", split.train), ("dev", split.dev), ("test", split.test)):
         write_file(corpus / f"{name}.en-de.tsv", "".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))
-    code = run_training(RunRequest(overrides=settings, out=given.out))
+    code = run_training(RunRequest(overrides=settings, out=options.out))
     if code == 0:
-        _show(given.out, split.test)
+        _show(options.out, split.test)
     return code
 
 

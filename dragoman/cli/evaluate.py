@@ -1,7 +1,6 @@
 """``dragoman evaluate``: score a model on a test, or a file of translations, with BLEU, chrF and TER."""
 
-import argparse
-from collections.abc import Sequence
+from argparse import Namespace
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
@@ -14,9 +13,8 @@ from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, e
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the scores. Returns the exit code."""
-    options = build_parser().parse(arguments)
+def run(options: Namespace) -> None:
+    """Print the scores."""
     src, ref = test_files(options, "--ref")
     request = EvaluationRequest(
         ref=ref,
@@ -33,7 +31,6 @@ def run(arguments: Sequence[str]) -> int:
     )
     announce_compiling()
     _print(evaluate_test(request, TerminalProgress()), options.json)
-    return 0
 
 
 def build_parser() -> ArgumentParser:
@@ -62,7 +59,7 @@ def add_test_flags(parser: ArgumentParser, *target: str) -> None:
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
 
 
-def test_files(options: argparse.Namespace, *needed: str) -> tuple[str, str]:
+def test_files(options: Namespace, *needed: str) -> tuple[str, str]:
     """The files of the sources and the references, twice the same one for ``--data``, or "". Raises ConfigError."""
     if options.data and (options.src or options.ref):
         raise ConfigError("`--data` has both sides, so no other file of the test can be given. Leave one out.")

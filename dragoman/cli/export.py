@@ -1,17 +1,16 @@
 """``dragoman export MODEL --to int8|ctranslate2|marian``: write a small model, or one for another toolkit."""
 
-from collections.abc import Sequence
+from argparse import Namespace
 
 from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.workflows.exchange import export_model
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the path of the new folder. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    print(export_model(given.model, given.to, given.out, given.quantization, given.embeddings, TerminalProgress()))
-    return 0
+def run(options: Namespace) -> None:
+    """Print the path of the new folder."""
+    formats = options.quantization, options.embeddings
+    print(export_model(options.model, options.to, options.out, *formats, TerminalProgress()))
 
 
 def build_parser() -> ArgumentParser:

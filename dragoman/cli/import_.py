@@ -1,6 +1,6 @@
 """``dragoman import MODEL``: convert a Marian (OPUS-MT) model in Hugging Face format into a model folder."""
 
-from collections.abc import Sequence
+from argparse import Namespace
 from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, path_name
@@ -9,15 +9,13 @@ from dragoman.workflows.exchange import import_model
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the path of the new model folder. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    imported = import_model(given.model, given.out, TerminalProgress())
+def run(options: Namespace) -> None:
+    """Print the path of the new model folder."""
+    imported = import_model(options.model, options.out, TerminalProgress())
     card = imported.card
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
     say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(imported.path))}`")
     print(imported.path)
-    return 0
 
 
 def build_parser() -> ArgumentParser:

@@ -1,9 +1,8 @@
 """``dragoman inspect MODEL TEXT``: show one translation from inside, as a page, a picture or data."""
 
-import argparse
 import sys
 import time
-from collections.abc import Sequence
+from argparse import Namespace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,9 +26,8 @@ _SECONDS_A_TOKEN = 0.04
 _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision", "batch_tokens", *WITHOUT_SAMPLING))
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Translate a text, print it, and write the requested files. Returns the exit code."""
-    options = build_parser().parse(arguments)
+def run(options: Namespace) -> None:
+    """Translate a text, print it, and write the requested files."""
     model = model_request([options.model], options)
     _check(options)
     inspection = inspect_model(InspectionRequest(model, options.text or "", options.test), TerminalProgress())
@@ -49,7 +47,6 @@ def run(arguments: Sequence[str]) -> int:
         print(inspection.to_json())
     else:
         _show(inspection)
-    return 0
 
 
 def build_parser() -> ArgumentParser:
@@ -72,7 +69,7 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Namespace) -> None:
     """Raise ConfigError for flags that fit no model, before a model is loaded."""
     if (options.text is None) == (options.test is None):
         raise ConfigError(

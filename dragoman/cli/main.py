@@ -51,7 +51,8 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
 }
 """The verbs by purpose, with what each does.
 
-``run`` in ``dragoman.cli.VERB`` executes a verb, and ``build_parser`` returns its parser. The name of the module has
+``build_parser`` in ``dragoman.cli.VERB`` returns the parser of a verb, and ``run`` executes the verb with the parsed
+arguments. It returns an exit code, or None for 0. The name of the module has
 ``_`` for ``-``, and a ``_`` at its end if the verb is a keyword of Python. The module is imported only when the verb is
 called.
 """
@@ -161,8 +162,9 @@ def _dispatch(arguments: list[str]) -> int:
         hint = did_you_mean(verb, VERBS) or " See `dragoman --help`."
         raise ConfigError(f"`{verb}` is not a verb of dragoman.{hint}")
     with needs_train_extra(f"`dragoman {verb}`"):
-        code: int = import_verb(verb).run(rest)
-    return code
+        module = import_verb(verb)
+        code: int | None = module.run(module.build_parser().parse(rest))
+    return code or 0
 
 
 def _user_error(error: OSError | MemoryError | RuntimeError, verb: str) -> str | None:

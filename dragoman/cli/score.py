@@ -1,7 +1,7 @@
 """``dragoman score``: log-probabilities of given translations, per sentence and per token."""
 
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from dataclasses import asdict, replace
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
@@ -23,9 +23,8 @@ _SEARCH = tuple(key for key in SETTINGS if key.startswith("inference.") and key 
 _NO_SAMPLES = {f"inference.{name}": str(value).lower() for name, value in {**WITHOUT_SAMPLING, "n_best": 1}.items()}
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print a line for each pair. Returns the exit code."""
-    options = build_parser().parse(arguments)
+def run(options: Namespace) -> None:
+    """Print a line for each pair."""
     request = model_request(options.model, options)
     src, tgt = test_files(options, "--src", "--tgt")
     announce_compiling()
@@ -34,8 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     write = _json_line if options.json else _line
     for pairs in chunks(zip(texts.sources, texts.references, strict=True), _PAIRS_AT_ONCE):
         sources, targets = zip(*pairs, strict=True)
-        sys.stdout.writelines(f"{write(one)}\n" for one in model.translator.score(sources, targets, **model.overrides))
-    return 0
+        sys.stdout.writelines(f"{write(one)}\n" for one in model.translator.score(sources, targets))
 
 
 def build_parser() -> ArgumentParser:

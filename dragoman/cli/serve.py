@@ -6,7 +6,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -37,13 +38,13 @@ _DEPLOYMENT = {
 }
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Load the models and serve them. Returns the exit code after the service is stopped."""
+def run(options: Namespace) -> None:
+    """Load the models, and serve them until the service is stopped."""
     with hold_reloads() as held:
-        return _serve(build_parser().parse(arguments), held)
+        _serve(options, held)
 
 
-def _serve(options: argparse.Namespace, held: list[int]) -> int:
+def _serve(options: Namespace, held: list[int]) -> None:
     model_request([], options)  # checks the flags
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. {install_advice('serve')}")
@@ -82,7 +83,6 @@ def _serve(options: argparse.Namespace, held: list[int]) -> int:
         app, pairs = make_app(service, keys, not options.no_page, deployment), ", ".join(service.models.pairs)
         public_url = deployment.public_url or (address if options.unix_socket is None else "") + deployment.prefix
         run_server(app, service, found, ready, reload, deployment.proxies.trusts)
-    return 0
 
 
 def build_parser() -> ArgumentParser:
@@ -114,7 +114,7 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _bind(options: argparse.Namespace) -> AbstractContextManager[socket.socket]:
+def _bind(options: Namespace) -> AbstractContextManager[socket.socket]:
     """The socket of the flags, bound. Raises ConfigError if it is not available, or if flags exclude each other."""
     from dragoman.serving.http.server import bind_socket, bind_unix_socket
 

@@ -1,6 +1,6 @@
 """``dragoman summary CONFIG|MODEL``: list all parameters, compare their number with the formula, print the card."""
 
-from collections.abc import Sequence
+from argparse import Namespace
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
@@ -12,23 +12,22 @@ from dragoman.workflows.inspection import ModelSummary, SummaryRequest, summariz
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Namespace) -> int:
     """Print the table. Returns 1 if the number of parameters differs from the formula, else 0."""
-    given = build_parser().parse(arguments)
-    if given.plot is not None:
+    if options.plot is not None:
         from dragoman.visualization.figures.figure import check_figure_path
 
-        check_figure_path(given.plot, "--plot")
-    request = SummaryRequest(given.what, overrides_of(given), given.src_vocab_size, given.tgt_vocab_size)
+        check_figure_path(options.plot, "--plot")
+    request = SummaryRequest(options.what, overrides_of(options), options.src_vocab_size, options.tgt_vocab_size)
     summary = summarize_model(request, TerminalProgress())
-    _print(summary, given.json)
-    if given.plot is not None:
+    _print(summary, options.json)
+    if options.plot is not None:
         from dragoman.visualization.figures.figure import save_figure
         from dragoman.visualization.figures.model_figures import plot_summary
 
         config = summary.config
-        save_figure(plot_summary(summary.rows, config.train, config.model.d_model), given.plot)
-        say(f"wrote the picture to {given.plot}")
+        save_figure(plot_summary(summary.rows, config.train, config.model.d_model), options.plot)
+        say(f"wrote the picture to {options.plot}")
     return 0 if summary.total == summary.formula else 1
 
 

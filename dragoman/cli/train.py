@@ -1,7 +1,7 @@
 """``dragoman train``: train a model on parallel text. If the folder holds a run, continue it."""
 
-import argparse
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,10 +43,9 @@ _DATA_FLAGS = {
 }
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Namespace) -> int:
     """Train until a limit or patience ends the run, and print its scores. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    return run_training(run_request(given, given.out))
+    return run_training(run_request(options, options.out))
 
 
 def build_parser() -> ArgumentParser:
@@ -82,22 +81,22 @@ def add_data_flags(parser: ArgumentParser) -> None:
     )
 
 
-def run_request(given: argparse.Namespace, out: Path | None = None) -> RunRequest:
+def run_request(options: Namespace, out: Path | None = None) -> RunRequest:
     """The request for a run, from the parsed flags of `add_data_flags`. Short flags set their settings.
 
     Raises ConfigError if flags contradict each other.
     """
-    if not given.configs:
-        check_sides(given.src, given.tgt, ["`--src`", "`--tgt`", "`--data`"])
-    short = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
-    long = overrides_of(given)
+    if not options.configs:
+        check_sides(options.src, options.tgt, ["`--src`", "`--tgt`", "`--data`"])
+    short = {key: getattr(options, flag) for flag, key in _DATA_FLAGS.items() if getattr(options, flag) is not None}
+    long = overrides_of(options)
     for flag, key in _DATA_FLAGS.items():
         if key in short and long.get(key, short[key]) != short[key]:
             raise ConfigError(
                 f"`{flag_of(flag)}` and `{flag_of(key)}` are one setting, but are {short[key]} and {long[key]}. "
                 "Leave one out."
             )
-    return RunRequest(tuple(given.configs), long | short, out)
+    return RunRequest(tuple(options.configs), long | short, out)
 
 
 def run_training(request: RunRequest) -> int:

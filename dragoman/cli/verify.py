@@ -4,7 +4,8 @@ Exit code 0: no difference; 2: a difference or a user error; 3: resuming could n
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,8 @@ _SHOWN = 5
 _DIFFERENT, _NOT_VERIFIED = 2, 3
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Namespace) -> int:
     """Print the checks and their results. Returns the exit code."""
-    options = build_parser().parse(arguments)
     encoding = encoding_of(options) if options.src else ""
     request = VerificationRequest(
         options.model, options.src, encoding, options.sentences, options.steps, options.device

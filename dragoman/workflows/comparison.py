@@ -207,4 +207,4 @@ def _translate(
         languages = {"src_lang": model.src_lang, "tgt_lang": model.tgt_lang}
         check_test_languages(replace(test, **languages), request.src, request.ref, progress)
     with progress.counting(f"translating with {system}", len(test.sources)):
-        return _Output(model.translator.translate(test.sources, **model.overrides), model.tgt_lang)
+        return _Output(model.translator.translate(test.sources), model.tgt_lang)

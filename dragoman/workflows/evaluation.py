@@ -195,9 +195,9 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         training = _open_training_text(request, test)
         if request.check_languages:
             check_test_languages(test, request.src, request.ref, progress)
-        translate = partial(model.translator.translate, terms=terms, **model.overrides)
+        translate = partial(model.translator.translate, terms=terms)
         with progress.counting("translating", len(test.sources)):
-            hypotheses = model.translator.translate(test.sources, terms=terms, **model.overrides)
+            hypotheses = model.translator.translate(test.sources, terms=terms)
         if request.checklist:
             findings = check_phenomena(test.sources, test.references, hypotheses, translate, *languages)
     names = request.hyp or f"the translated {request.src}", request.ref

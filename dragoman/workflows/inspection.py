@@ -10,7 +10,7 @@ from dragoman.config import WITHOUT_SAMPLING, Config, read_config, read_given
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.model.shapes import ParameterTable, expected_parameters, parameter_rows
-from dragoman.workflows.models import ModelRequest, load_trained, require_model
+from dragoman.workflows.models import ModelRequest, load_models, require_model
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def inspect_model(request: InspectionRequest, progress: Progress = QUIET) -> "In
         text, reference = _test_sentence(Path(request.model.paths[0]), request.test_sentence)
     if not text.strip():
         raise DataError("the text is empty. Give a sentence to inspect, in quotes.")
-    model = load_trained(request.model, progress)[0]
+    model = load_models(request.model, progress)[0]
     from dragoman.visualization.inspection.inspector import inspect_text
 
     name = str(resolve_model_folder(Path(request.model.paths[0]))) if request.model.paths else "the model"
