@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from dragoman.bundle.card import read_card
 from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
 from dragoman.messages import say
 from dragoman.workflows.runs import average_run
@@ -10,8 +11,8 @@ from dragoman.workflows.runs import average_run
 def run(options: Namespace) -> None:
     """Print the path of the new model folder."""
     mean = average_run(options.run, options.last, options.out)
-    say(f"averaged the checkpoints after steps {', '.join(map(str, mean.steps))}")
-    print(mean.folder)
+    say(f"averaged the checkpoints after steps {', '.join(map(str, read_card(mean).averaged_steps))}")
+    print(mean)
 
 
 def build_parser() -> ArgumentParser:

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from shlex import quote
 
+from dragoman.bundle.card import read_card
 from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.messages import say
 from dragoman.workflows.exchange import import_model
@@ -11,11 +12,11 @@ from dragoman.workflows.progress import TerminalProgress
 
 def run(options: Namespace) -> None:
     """Print the path of the new model folder."""
-    imported = import_model(options.model, options.out, TerminalProgress())
-    card = imported.card
+    folder = import_model(options.model, options.out, TerminalProgress())
+    card = read_card(folder)
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
-    say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(imported.path))}`")
-    print(imported.path)
+    say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(folder))}`")
+    print(folder)
 
 
 def build_parser() -> ArgumentParser:

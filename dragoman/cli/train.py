@@ -18,7 +18,7 @@ from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
-from dragoman.workflows.progress import FinalScores, FineTuningScores, PairCounts, ScoreChange, TerminalProgress
+from dragoman.workflows.progress import FinalScores, PairCounts, ScoreChange, TerminalProgress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 _COMMON = (
@@ -109,12 +109,12 @@ def run_training(request: RunRequest) -> int:
     from dragoman.workflows.training.training import train_run
 
     try:
-        result = train_run(run, progress)
+        model = train_run(run, progress)
     except Interrupted as stop:
         interrupts.has_saved()
         return stop.exit_code
-    if result is not None:
-        say(f"the model is {result.model}; translate with `dragoman translate {quote(str(out))}`")
+    if model is not None:
+        say(f"the model is {model}; translate with `dragoman translate {quote(str(out))}`")
     interrupts.last_words = None
     return 0
 
@@ -133,8 +133,8 @@ class _TrainingProgress(TerminalProgress):
                     for score in each.scores:
                         print(f"{each.part} ({each.num_sentences} sentences, beam {each.beam_size}): {score}")
                 sys.stdout.flush()
-            case FineTuningScores():
-                _print_changes(part.changes)
+                if part.changes:
+                    _print_changes(part.changes)
 
 
 def _print_counts(counts: PairCounts) -> None:

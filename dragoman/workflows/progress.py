@@ -3,17 +3,16 @@
 Workflows print nothing themselves. They call a `Progress`: `TerminalProgress` prints on standard error,
 `NotebookProgress` (`workflows/api/notebook.py`) updates one display, and `QUIET` ignores every report.
 
-Records that training reports to `Progress.result` or returns: counts of pairs, scores, and how it ended.
+Records that training reports to `Progress.result`: counts of pairs and scores.
 """
 
 import math
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.counting import counting
@@ -165,14 +164,6 @@ class PartScores:
 
 
 @dataclass(frozen=True, slots=True)
-class FinalScores:
-    """The scores of a finished run, and one line that explains them (`dragoman.evaluation.verdict`)."""
-
-    verdict: str
-    parts: tuple[PartScores, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ScoreChange:
     """A score on the data set `data` before and after fine-tuning."""
 
@@ -183,32 +174,12 @@ class ScoreChange:
 
 
 @dataclass(frozen=True, slots=True)
-class FineTuningScores:
-    """The scores before and after fine-tuning, on each data set."""
+class FinalScores:
+    """The scores of a finished run, one line that explains them (`dragoman.evaluation.verdict`), and all changes.
 
-    changes: tuple[ScoreChange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """The result of training.
-
-    Parameters
-    ----------
-    run
-        The folder of the run.
-    model
-        The folder of its best model.
-    steps
-        Number of optimizer steps, earlier calls included.
-    reason
-        Why training stopped, such as "train.max_steps = 1000 reached".
-    scores
-        The scores in the model's card by data set and search, such as "test, beam 4".
+    `changes` has the scores before and after fine-tuning, on each data set.
     """
 
-    run: Path
-    model: Path
-    steps: int
-    reason: str
-    scores: Mapping[str, tuple[Score, ...]]
+    verdict: str
+    parts: tuple[PartScores, ...]
+    changes: tuple[ScoreChange, ...] = ()

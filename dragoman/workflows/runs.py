@@ -1,6 +1,6 @@
 """Work on a run after training: an average of its checkpoints (`dragoman average`), and a new report."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,19 +13,12 @@ from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
-    from dragoman.bundle import Model
+    from dragoman.data.store import PairStore
+    from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import ReportedTest
 
 
-@dataclass(frozen=True, slots=True)
-class AveragedModel:
-    """A model folder with averaged weights, and the steps of the averaged checkpoints."""
-
-    folder: Path
-    steps: tuple[int, ...]
-
-
-def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedModel:
+def average_run(run: Path, last: int = 5, out: Path | None = None) -> Path:
     """Average the weights of the last checkpoints of a run into a new model folder.
 
     Parameters
@@ -40,8 +33,8 @@ def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedMo
 
     Returns
     -------
-    AveragedModel
-        The model folder and the steps of the averaged checkpoints.
+    Path
+        The model folder. Its card has the steps of the averaged checkpoints.
 
     Raises
     ------
@@ -57,11 +50,9 @@ def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedMo
         raise CheckpointError(f"{run} has no checkpoints. Name the folder of a run of `dragoman train`.")
     if out is not None:
         check_new_folder(out)
-    mean = AveragedModel(out or folder.path / "mean", tuple(steps))
-    folders = [folder.step_folder(step) for step in steps]
-    model = Model.average(folders)
-    card = replace(model.card, averaged_steps=mean.steps, scores=())
-    replace(model, card=card).save(mean.folder)
+    mean = out or run / "mean"
+    model = Model.average([folder.step_folder(step) for step in steps])
+    replace(model, card=replace(model.card, averaged_steps=tuple(steps), scores=())).save(mean)
     return mean
 
 
@@ -91,7 +82,6 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
         If the folder is not a run.
     """
     folder = resolve_model_folder(run)
-    from dragoman.bundle import Model
     from dragoman.visualization.figures.figure import has_matplotlib
     from dragoman.visualization.report.report import write_report
     from dragoman.visualization.report.run_facts import read_run
@@ -103,22 +93,28 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
     return write_report(run, _translate_test(run, Model.load(folder, device), progress))
 
 
-def _translate_test(run_folder: Path, model: "Model", progress: Progress) -> "ReportedTest | None":
+def _translate_test(run_folder: Path, model: Model, progress: Progress) -> "ReportedTest | None":
     """Translate the test set of a run, or else its validation data. Returns None if both are gone."""
     from dragoman.inference.translator import Translator
-    from dragoman.visualization.report.report import ReportedTest
-    from dragoman.visualization.report.report_sentences import cross_attention_of
     from dragoman.visualization.report.run_facts import open_stored_part
 
     for part, name in (("test", "test"), ("dev", "validation")):
         if store := open_stored_part(run_folder, part):
-            sources, references = store.texts()
-            translator = Translator.from_models([model])
-            with progress.counting(f"translating the {name} data", len(sources)):
-                outputs = translator.translate(sources)
+            test = translate_part(Translator.from_models([model]), name, store, progress)
             bleu = all_metrics(tokenizer_for(model.config.data.tgt_lang))[0]
-            warnings = warnings_about(counts_of(bleu, outputs, references), outputs, references)
-            alignment = cross_attention_of(model)
-            return ReportedTest(name, sources, references, outputs, warnings, translator.translate, alignment)
+            counts = counts_of(bleu, test.outputs, test.references)
+            return replace(test, warnings=warnings_about(counts, test.outputs, test.references))
     progress.note("the run's test and validation data are gone, so the report has no sentences")
     return None
+
+
+def translate_part(translator: "Translator", name: str, store: "PairStore", progress: Progress) -> "ReportedTest":
+    """Translate a part of a run's data, named "test" or "validation", for the report. It has no warnings yet."""
+    from dragoman.visualization.report.report import ReportedTest
+    from dragoman.visualization.report.report_sentences import cross_attention_of
+
+    sources, references = store.texts()
+    with progress.counting(f"translating the {name} data", len(sources)):
+        outputs = translator.translate(sources)
+    alignment = cross_attention_of(translator.models[0])
+    return ReportedTest(name, sources, references, outputs, (), translator.translate, alignment)

@@ -15,9 +15,9 @@ from dragoman.inference.translator import Translator
 from dragoman.training.run.limits import TrainingPace
 from dragoman.training.session import TrainingSession
 from dragoman.visualization.report.report import ReportedTest, write_report
-from dragoman.visualization.report.report_sentences import cross_attention_of
 from dragoman.visualization.report.run_facts import read_log
-from dragoman.workflows.progress import FinalScores, FineTuningScores, PartScores, Progress, ScoreChange
+from dragoman.workflows.progress import FinalScores, PartScores, Progress
+from dragoman.workflows.runs import translate_part
 from dragoman.workflows.training.fine_tuning import REPLAY_TEST, compare_with_base
 from dragoman.workflows.training.settings import ResolvedRun
 
@@ -27,11 +27,10 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
 
     The texts are translated with the run's [inference] settings, as `dragoman translate` will. They replace the
     settings in the model's folder, which are older if the user changed them after the weights were saved.
-    `progress.result` receives `FinalScores`, and after fine-tuning `FineTuningScores`. `reason` is why training
-    stopped, such as "train.max_steps = 1000 reached".
+    `progress.result` receives `FinalScores`. `reason` is why training stopped, such as "train.max_steps = 9 reached".
     """
-    folder, device = resolve_model_folder(run.folder), run.config.train.device
-    model = Model.load(folder, device)
+    folder = resolve_model_folder(run.folder)
+    model = Model.load(folder, run.config.train.device)
     model = replace(model, config=replace(model.config, inference=run.config.inference))
     translator, beam_size = Translator.from_models([model]), model.config.inference.beam_size
     card = replace(model.card, test_pairs=len(data.test) if data.test is not None else 0)
@@ -40,24 +39,17 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
-        sources, references = store.texts()
-        with progress.counting(f"translating the {part} data", len(sources)):
-            outputs = translator.translate(sources)
-        result = score_outputs(outputs, references, tokenizer_for(model.config.data.tgt_lang))
+        test = translate_part(translator, part, store, progress)
+        result = score_outputs(test.outputs, test.references, tokenizer_for(model.config.data.tgt_lang))
         card = card.with_scores(f"{part}, beam {beam_size}", list(result.scores))
         for warning in result.warnings:
             progress.note(f"{part}: {warning}")
         found.append(PartScores(part, result.num_sentences, beam_size, result.scores))
-        aligned = cross_attention_of(model)
-        tests.append(ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, aligned))
-    changes: tuple[ScoreChange, ...] = ()
-    if model.config.train.start_from:
-        changes = compare_with_base(model, translator, run.corpora, tests, progress)
+        tests.append(replace(test, warnings=result.warnings))
+    changes = compare_with_base(translator, run.corpora, tests, progress) if model.config.train.start_from else ()
     outcome = _outcome(run, session, reason, found[-1], tests[-1])
     start_bleu = next((change.before.value for change in changes if change.data == tests[-1].part), None)
-    progress.result(FinalScores(verdict(replace(outcome, start_bleu=start_bleu)), tuple(found)))
-    if changes:
-        progress.result(FineTuningScores(changes))
+    progress.result(FinalScores(verdict(replace(outcome, start_bleu=start_bleu)), tuple(found), changes))
     for name in dict.fromkeys(change.data for change in changes):
         scores = [change for change in changes if change.data == name]
         before = f"{name}, before fine-tuning, beam {beam_size}"
@@ -76,7 +68,6 @@ def _outcome(
 ) -> Outcome:
     sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
-    given = run.corpora.dev if test.part == "validation" else run.corpora.test
     state, train, limit = session.state, session.settings, reason.split(" ")[0] if reason.startswith("train.") else ""
     warmup = max(train.warmup_steps, int(state.fitted.get("train.warmup_steps", 0)))
     pace = TrainingPace(
@@ -89,7 +80,7 @@ def _outcome(
         by_character=tokenizer_for(run.config.data.tgt_lang) == "char",
         exact=right / len(sources),
         distinct=len(set(outputs)) / len(set(sources)),
-        held_out=given is None,
+        held_out=(run.corpora.dev if test.part == "validation" else run.corpora.test) is None,
         train_pairs=len(session.train),
         limit=limit,
         is_improving=is_improving([record.score for record in state.validations]),

@@ -1,20 +1,17 @@
 """A training run from resolved settings to the report: data, model, training, average, scores, card, report.
 
 `resolve_run` in `workflows/training/settings.py` comes first. The training loop itself is in `dragoman.training`.
-
-The inputs of training: prepared sentence pairs and a starting point.
 """
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
-from dragoman.bundle.card import read_card
 from dragoman.config import WITHOUT_SAMPLING, Config
 from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
@@ -24,7 +21,6 @@ from dragoman.errors import DataError
 from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
-from dragoman.records import Score
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -47,12 +43,13 @@ from dragoman.training.session import TrainingSession, Validate
 from dragoman.training.trainer import choose_mean, fit
 from dragoman.training.validation import fitting
 from dragoman.version import __version__
-from dragoman.workflows.progress import QUIET, PairCounts, Progress, TrainingResult
+from dragoman.workflows.progress import QUIET, PairCounts, Progress
 from dragoman.workflows.training.fine_tuning import StartingPoint, continuation_of, starting_point_of
 from dragoman.workflows.training.scoring import score_run
 from dragoman.workflows.training.settings import ResolvedRun
 
 _MUCH_TOO_LONG = 0.1
+_PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +107,7 @@ def validation_data(data: PreparedData) -> PairStore:
     return data.dev
 
 
-_PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
-
-
-def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | None:
+def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
     """Train a model in the run's folder, score the best checkpoint, and write the report.
 
     A run that exists continues. A run that is finished is scored again only if the settings or the data have changed.
@@ -123,13 +117,12 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
     run
         The settings and corpora, from `resolve_run`.
     progress
-        Receives notes, stages and the lines of the log. Its `result` receives `PairCounts` and `FinalScores`, and
-        after fine-tuning `FineTuningScores`.
+        Receives notes, stages and the lines of the log. Its `result` receives `PairCounts` and `FinalScores`.
 
     Returns
     -------
-    TrainingResult or None
-        The folders, steps and scores. With several processes, only the first prepares, scores and reports; the others
+    Path or None
+        The folder of the best model. With several processes, only the first prepares, scores and reports; the others
         return None.
 
     Raises
@@ -146,8 +139,8 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
     Examples
     --------
     >>> settings = {"data.train_src": "train.en", "data.train_tgt": "train.de", "train.max_minutes": "30"}
-    >>> result = train_run(resolve_run(RunRequest(overrides=settings, out=Path("run"))))
-    >>> result.scores["validation, beam 4"]
+    >>> model = train_run(resolve_run(RunRequest(overrides=settings, out=Path("run"))))
+    >>> Translator.load(model).translate(["Where is the station?"])
     """
     out, config = run.folder, run.config
     device = resolve_device(config.train.device, "train.device")
@@ -162,26 +155,21 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
         processes.call_on_first(lambda: freeze_config(out, config))
         if processes.is_first:
             report_pairs(inputs.data, config, fits_warmup, progress)
-        log = RunLog(out, progress.log, speaks=processes.is_first)
-        try:
+        with closing(RunLog(out, progress.log, speaks=processes.is_first)) as log:
             session = make_session(replace(run, config=model_config), inputs, log, processes)
             session.fits = fits
             session.freeze = lambda fitted: freeze_config(out, replace(fitted, data=config.data))
             try:
                 reason = fit(session)
-                return _finish(run, inputs, session, reason, progress) if processes.is_first else None
+                return _finish(run, inputs.data, session, reason, progress) if processes.is_first else None
             except Interrupted:
                 log.say(f"Saved after step {session.state.step}. The same command continues.")
                 raise
-        finally:
-            log.close()
 
 
-def _finish(
-    run: ResolvedRun, inputs: TrainingInputs, session: TrainingSession, reason: str, progress: Progress
-) -> TrainingResult:
+def _finish(run: ResolvedRun, data: PreparedData, session: TrainingSession, reason: str, progress: Progress) -> Path:
     """Average and score the model of a run that has stopped, unless an earlier call did it with these settings."""
-    out, config, data, log = run.folder, run.config, inputs.data, session.log
+    out, config, log = run.folder, run.config, session.log
     log.say(f"Stopped: {reason}.")
     finish = finish_of(replace(config, data=absolute_paths(config.data)), session.state.step, [data.dev, data.test])
     if finish == read_finished(out):
@@ -190,15 +178,7 @@ def _finish(
         choose_mean(session)
         score_run(run, data, session, reason, progress)
         write_finished(out, finish)
-    model = resolve_model_folder(out)
-    return TrainingResult(out, model, session.state.step, reason, _scores_of(read_card(model)))
-
-
-def _scores_of(card: Card) -> Mapping[str, tuple[Score, ...]]:
-    found: dict[str, tuple[Score, ...]] = {}
-    for data, name, value, signature in card.scores:
-        found[data] = (*found.get(data, ()), Score(name, value, signature))
-    return found
+    return resolve_model_folder(out)
 
 
 def _scores_on(dev: PairStore, tokenizers: TokenizerPair, config: Config) -> Validate:
@@ -241,8 +221,8 @@ def make_session(
     dev = validation_data(data)
     _check_lengths(model, dev, config.data.max_tokens, log)
     validate, encode = _scores_on(dev, tokenizers, config), epoch_encoder(data.train, tokenizers, config)
-    trained = Model(Weights.of(model), tokenizers, config, card)
-    return TrainingSession(RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes)
+    whole = Model(Weights.of(model), tokenizers, config, card)
+    return TrainingSession(RunFolder(run.folder), whole, data.train, dev, validate, log, encode, processes)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
