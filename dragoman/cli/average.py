@@ -1,14 +1,12 @@
 """``dragoman average RUN``: write the mean of the last checkpoints of a run as a model folder."""
 
-from argparse import Namespace
-
 from dragoman.bundle.card import read_card
-from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
+from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.messages import say
 from dragoman.workflows.runs import average_run
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Print the path of the new model folder."""
     mean = average_run(options.run, options.last, options.out)
     say(f"averaged the checkpoints after steps {', '.join(map(str, read_card(mean).averaged_steps))}")

@@ -1,10 +1,9 @@
 """``dragoman check``: examine a corpus before you train on it."""
 
 import sys
-from argparse import Namespace
 from dataclasses import asdict
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
+from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.display import json_text
 from dragoman.errors import ConfigError
 from dragoman.workflows.corpus import CorpusFiles, check_files
@@ -13,7 +12,7 @@ from dragoman.workflows.progress import QUIET, TerminalProgress
 _WRONG = 2
 
 
-def run(options: Namespace) -> int:
+def run(options: Options) -> int:
     """Print the findings. Returns exit code 2 if one is serious, else 0."""
     sides = [file for file in (options.src, options.tgt) if file]
     given = [files for files in (options.files, sides, [options.data] * bool(options.data)) if files]
@@ -27,7 +26,7 @@ def run(options: Namespace) -> int:
         options.test or (),
         options.src_lang,
         options.tgt_lang,
-        layout_from(options),
+        options.layout(),
     )
     examination = check_files(files, TerminalProgress() if sys.stderr.isatty() else QUIET)
     if options.json:
@@ -54,5 +53,5 @@ def build_parser() -> ArgumentParser:
         parser.add_flag(f"--{side}-lang", "LANG", text, default="")
     parser.add_switch("--json", "Print JSON instead of a report")
     parser.start_section("More flags")
-    add_layout_flags(parser)
+    parser.add_layout_flags()
     return parser

@@ -1,13 +1,11 @@
 """``dragoman compare``: compare two models, or two files of translations, on one test, with significance tests."""
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from dragoman.cli.arguments import ArgumentParser, file_name, layout_from
+from dragoman.cli.arguments import ArgumentParser, Options, file_name
 from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, test_files
-from dragoman.cli.models import model_request
 from dragoman.display import json_text, text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
@@ -17,7 +15,7 @@ from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Print the comparison."""
     src, ref = test_files(options, "--src", "--ref")
     request = ComparisonRequest(
@@ -25,9 +23,9 @@ def run(options: Namespace) -> None:
         b=options.b,
         src=src,
         ref=ref,
-        models=model_request([], options),
+        models=options.model_request(),
         train=options.train or "",
-        layout=layout_from(options),
+        layout=options.layout(),
         tokenize=options.tokenize or "",
         check_languages=options.check_languages,
         check_lines=options.check_lines,
@@ -60,7 +58,7 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _page(found: Comparison, options: Namespace) -> Iterator[str]:
+def _page(found: Comparison, options: Options) -> Iterator[str]:
     yield f"A  {options.a}"
     yield f"B  {options.b}"
     yield f"{found.num_sentences:,} sentences; in brackets 95 % of {RESAMPLES:,} resampled tests (seed {SEED})"

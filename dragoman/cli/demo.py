@@ -1,13 +1,12 @@
 """``dragoman demo``: train, score and try a small model in a few minutes, on the phrasebook or on the copy task."""
 
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.cli.train import run_training
 from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
@@ -62,18 +61,18 @@ _COPY_SETTINGS = {
 _COPY_TRAIN, _COPY_HELD_OUT, _COPY_SHARE = 4000, 200, 0.95
 
 
-def run(options: Namespace) -> int:
+def run(options: Options) -> int:
     """Train, score held-out sentences, and print ten of them with their references. Returns the exit code."""
     if options.copy:
-        return _copy(options.out, overrides_of(options))
+        return _copy(options.out, options.overrides())
     limits = {} if options.minutes is None else {"train.max_minutes": options.minutes}
-    if limits and overrides_of(options).get("train.max_minutes", options.minutes) != options.minutes:
+    if limits and options.overrides().get("train.max_minutes", options.minutes) != options.minutes:
         raise ConfigError("`--minutes` and `--train.max-minutes` are one setting, but differ. Leave one out.")
     for minutes in limits.values():
         SETTINGS["train.max_minutes"].parse(minutes, "`--minutes`")
     corpus = sibling_path(options.out, "-corpus")
     files = {f"data.{name}": str(corpus / f"{name}.en-de.tsv") for name in ("train", "dev", "test")}
-    settings = {**_SETTINGS, **files, **limits, **overrides_of(options)}
+    settings = {**_SETTINGS, **files, **limits, **options.overrides()}
     check_early(read_given([], settings), frozen_config(options.out))
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
     corpus.mkdir(parents=True, exist_ok=True)

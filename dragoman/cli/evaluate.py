@@ -1,10 +1,8 @@
 """``dragoman evaluate``: score a model on a test, or a file of translations, with BLEU, chrF and TER."""
 
-from argparse import Namespace
 from dataclasses import asdict
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
-from dragoman.cli.models import add_model_flags, model_request
+from dragoman.cli.arguments import ArgumentParser, Options, file_name
 from dragoman.display import json_text
 from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import announce_compiling
@@ -13,17 +11,17 @@ from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, e
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Print the scores."""
     src, ref = test_files(options, "--ref")
     request = EvaluationRequest(
         ref=ref,
         src=src,
         hyp=options.hyp or "",
-        model=model_request([options.model] if options.model else [], options),
+        model=options.model_request(*filter(None, [options.model])),
         train=tuple(options.train or ()),
         terms=options.terms or "",
-        layout=layout_from(options),
+        layout=options.layout(),
         tokenize=options.tokenize or "",
         check_languages=options.check_languages,
         check_lines=options.check_lines,
@@ -59,7 +57,7 @@ def add_test_flags(parser: ArgumentParser, *target: str) -> None:
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
 
 
-def test_files(options: Namespace, *needed: str) -> tuple[str, str]:
+def test_files(options: Options, *needed: str) -> tuple[str, str]:
     """The files of the sources and the references, twice the same one for ``--data``, or "". Raises ConfigError."""
     if options.data and (options.src or options.ref):
         raise ConfigError("`--data` has both sides, so no other file of the test can be given. Leave one out.")
@@ -80,8 +78,8 @@ def add_scoring_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--no-language-check", dest="check_languages", action="store_false", help=text)
     text = "Accept translations that seem to shift against the references by lines"
     parser.add_argument("--no-line-check", dest="check_lines", action="store_false", help=text)
-    add_layout_flags(parser)
-    add_model_flags(parser)
+    parser.add_layout_flags()
+    parser.add_model_flags()
 
 
 def _print(report: EvaluationReport, as_json: bool) -> None:

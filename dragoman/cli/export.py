@@ -1,13 +1,11 @@
 """``dragoman export MODEL --to int8|ctranslate2|marian``: write a small model, or one for another toolkit."""
 
-from argparse import Namespace
-
-from dragoman.cli.arguments import ArgumentParser, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.workflows.exchange import export_model
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Print the path of the new folder."""
     formats = options.quantization, options.embeddings
     print(export_model(options.model, options.to, options.out, *formats, TerminalProgress()))

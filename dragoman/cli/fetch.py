@@ -1,16 +1,15 @@
 """``dragoman fetch NAME LANGS``: a parallel corpus of the Hugging Face hub, as files that ``dragoman train`` reads."""
 
-from argparse import Namespace
 from shlex import quote
 
-from dragoman.cli.arguments import ArgumentParser, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
 from dragoman.messages import say
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Print the path of the corpus, or the table of known corpora."""
     from dragoman.corpora import fetch, names
 

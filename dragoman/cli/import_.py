@@ -1,16 +1,15 @@
 """``dragoman import MODEL``: convert a Marian (OPUS-MT) model in Hugging Face format into a model folder."""
 
-from argparse import Namespace
 from shlex import quote
 
 from dragoman.bundle.card import read_card
-from dragoman.cli.arguments import ArgumentParser, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.messages import say
 from dragoman.workflows.exchange import import_model
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Print the path of the new model folder."""
     folder = import_model(options.model, options.out, TerminalProgress())
     card = read_card(folder)

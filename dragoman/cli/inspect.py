@@ -2,18 +2,16 @@
 
 import sys
 import time
-from argparse import Namespace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
-from dragoman.cli.models import add_model_flags, model_request
+from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.config import WITHOUT_SAMPLING
 from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
 from dragoman.messages import say
-from dragoman.workflows.inspection import InspectionRequest, inspect_model
+from dragoman.workflows.inspection import inspect_model
 from dragoman.workflows.progress import TerminalProgress
 
 if TYPE_CHECKING:
@@ -26,11 +24,11 @@ _SECONDS_A_TOKEN = 0.04
 _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision", "batch_tokens", *WITHOUT_SAMPLING))
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Translate a text, print it, and write the requested files."""
-    model = model_request([options.model], options)
+    model = options.model_request(options.model)
     _check(options)
-    inspection = inspect_model(InspectionRequest(model, options.text or "", options.test), TerminalProgress())
+    inspection = inspect_model(model, options.text or "", options.test, TerminalProgress())
     if options.png is not None:
         from dragoman.visualization.figures.attention_figures import plot_heads
         from dragoman.visualization.figures.figure import save_figure
@@ -65,11 +63,11 @@ def build_parser() -> ArgumentParser:
     text = "Attention in the picture [default: cross, from decoder to source]"
     parser.add_choice("--kind", tuple(_KINDS), text)
     parser.add_switch("--json", "Print JSON instead of text")
-    add_model_flags(parser, without=_IGNORED)
+    parser.add_model_flags(without=_IGNORED)
     return parser
 
 
-def _check(options: Namespace) -> None:
+def _check(options: Options) -> None:
     """Raise ConfigError for flags that fit no model, before a model is loaded."""
     if (options.text is None) == (options.test is None):
         raise ConfigError(

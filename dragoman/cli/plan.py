@@ -1,16 +1,15 @@
 """``dragoman plan``: estimate time, memory and disk space of `train` from a few measured steps on this machine."""
 
-from argparse import Namespace
 from dataclasses import asdict
 
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.cli.train import add_data_flags, run_request
 from dragoman.display import json_text
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(options: Namespace) -> int:
+def run(options: Options) -> int:
     """Print the plan. Returns the exit code."""
     request = run_request(options)
     from dragoman.workflows.training.planning import plan_run  # torch: only once the flags are right

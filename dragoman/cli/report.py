@@ -1,13 +1,11 @@
 """``dragoman report RUN``: write the report of a run again, as training did at its end."""
 
-from argparse import Namespace
-
-from dragoman.cli.arguments import ArgumentParser, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.runs import report_run
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Translate the test or validation data of the run and print the path of the report."""
     print(report_run(options.run, options.device, TerminalProgress()))
 

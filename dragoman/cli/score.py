@@ -1,12 +1,10 @@
 """``dragoman score``: log-probabilities of given translations, per sentence and per token."""
 
 import sys
-from argparse import Namespace
 from dataclasses import asdict, replace
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
+from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.cli.evaluate import add_test_flags, test_files
-from dragoman.cli.models import add_model_flags, model_request
 from dragoman.config import SETTINGS, WITHOUT_SAMPLING
 from dragoman.display import json_text
 from dragoman.kernels.compiling import announce_compiling
@@ -23,13 +21,13 @@ _SEARCH = tuple(key for key in SETTINGS if key.startswith("inference.") and key 
 _NO_SAMPLES = {f"inference.{name}": str(value).lower() for name, value in {**WITHOUT_SAMPLING, "n_best": 1}.items()}
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Print a line for each pair."""
-    request = model_request(options.model, options)
+    request = options.model_request(*options.model)
     src, tgt = test_files(options, "--src", "--tgt")
     announce_compiling()
     model = load_model(replace(request, overrides=_NO_SAMPLES | dict(request.overrides)), TerminalProgress())
-    texts = read_test(src, tgt, layout_from(options), known=(model.src_lang, model.tgt_lang))
+    texts = read_test(src, tgt, options.layout(), known=(model.src_lang, model.tgt_lang))
     write = _json_line if options.json else _line
     for pairs in chunks(zip(texts.sources, texts.references, strict=True), _PAIRS_AT_ONCE):
         sources, targets = zip(*pairs, strict=True)
@@ -48,8 +46,8 @@ def build_parser() -> ArgumentParser:
     add_test_flags(parser, "--ref", "--tgt")
     parser.add_switch("--json", "Print JSON with the tokens: an object per line")
     parser.start_section("More flags")
-    add_layout_flags(parser)
-    add_model_flags(parser, without=_SEARCH)
+    parser.add_layout_flags()
+    parser.add_model_flags(without=_SEARCH)
     return parser
 
 

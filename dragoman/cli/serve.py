@@ -6,15 +6,12 @@ import logging
 import os
 import signal
 import socket
-from argparse import Namespace
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
-from dragoman.cli.models import add_model_flags, model_request
-from dragoman.config import WITHOUT_SAMPLING, Setting
-from dragoman.config.fields import SettingValue, quote_value
+from dragoman.cli.arguments import ArgumentParser, Options, argument_type, path_name
+from dragoman.config import WITHOUT_SAMPLING
+from dragoman.config.fields import quote_value
 from dragoman.errors import ConfigError, install_advice
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
@@ -38,14 +35,14 @@ _DEPLOYMENT = {
 }
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Load the models, and serve them until the service is stopped."""
     with hold_reloads() as held:
         _serve(options, held)
 
 
-def _serve(options: Namespace, held: list[int]) -> None:
-    model_request([], options)  # checks the flags
+def _serve(options: Options, held: list[int]) -> None:
+    options.model_request()  # checks the flags
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. {install_advice('serve')}")
     for text in options.model:  # before the slow imports
@@ -62,7 +59,7 @@ def _serve(options: Namespace, held: list[int]) -> None:
     keys = Keys(options.api_keys, settings.requests_per_minute)
     deployment = Deployment.from_flags(**{name: getattr(options, name) for name in _DEPLOYMENT})
     logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
-    load = partial(load_served_model, overrides=overrides_of(options), device=options.device)
+    load = partial(load_served_model, overrides=options.overrides(), device=options.device)
 
     def load_models() -> Models:
         loaded = [load(name, progress=TerminalProgress()) for name in options.model]
@@ -98,7 +95,7 @@ def build_parser() -> ArgumentParser:
     text = "Terminology: lines of source<TAB>target; en-de=FILE for one of several models"
     parser.add_argument("--terms", action="append", default=[], metavar="FILE", help=text)
     parser.add_switch("--no-page", "Serve only the APIs and /docs, no page at /")
-    add_model_flags(parser, without=_IGNORED)
+    parser.add_model_flags(without=_IGNORED)
     parser.start_section("Proxies")
     for name, (metavar, default, text) in _DEPLOYMENT.items():
         parser.add_flag(f"--{name.replace('_', '-')}", metavar, text, default=default)
@@ -106,7 +103,7 @@ def build_parser() -> ArgumentParser:
     for name, one in SERVE_SETTINGS.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}",
-            type=_argument_type(one),
+            type=argument_type(one),
             default=one.default,
             metavar="X" if one.kind is float else "N",
             help=f"{one.help} [default: {quote_value(one.default)}]",
@@ -114,7 +111,7 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _bind(options: Namespace) -> AbstractContextManager[socket.socket]:
+def _bind(options: Options) -> AbstractContextManager[socket.socket]:
     """The socket of the flags, bound. Raises ConfigError if it is not available, or if flags exclude each other."""
     from dragoman.serving.http.server import bind_socket, bind_unix_socket
 
@@ -124,16 +121,6 @@ def _bind(options: Namespace) -> AbstractContextManager[socket.socket]:
         if value is not None:
             raise ConfigError(f"`--unix-socket` and `{flag}` must not both be given. Leave one out.")
     return bind_unix_socket(options.unix_socket)
-
-
-def _argument_type(setting: Setting) -> Callable[[str], SettingValue]:
-    def parse(text: str) -> SettingValue:
-        try:
-            return setting.parse(text, "")
-        except ConfigError as error:
-            raise argparse.ArgumentTypeError(str(error).strip()) from None
-
-    return parse
 
 
 def _port(text: str) -> int:

@@ -1,25 +1,24 @@
 """``dragoman summary CONFIG|MODEL``: list all parameters, compare their number with the formula, print the card."""
 
-from argparse import Namespace
 from dataclasses import asdict
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
+from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.display import json_text, shape_text
 from dragoman.messages import say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
-from dragoman.workflows.inspection import ModelSummary, SummaryRequest, summarize_model
+from dragoman.workflows.inspection import ModelSummary, summarize_model
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(options: Namespace) -> int:
+def run(options: Options) -> int:
     """Print the table. Returns 1 if the number of parameters differs from the formula, else 0."""
     if options.plot is not None:
         from dragoman.visualization.figures.figure import check_figure_path
 
         check_figure_path(options.plot, "--plot")
-    request = SummaryRequest(options.what, overrides_of(options), options.src_vocab_size, options.tgt_vocab_size)
-    summary = summarize_model(request, TerminalProgress())
+    sizes = options.src_vocab_size, options.tgt_vocab_size
+    summary = summarize_model(options.what, options.overrides(), sizes, TerminalProgress())
     _print(summary, options.json)
     if options.plot is not None:
         from dragoman.visualization.figures.figure import save_figure

@@ -1,13 +1,12 @@
 """``dragoman train``: train a model on parallel text. If the folder holds a run, continue it."""
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, overrides_of, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, file_name, path_name
 from dragoman.config.checking import check_sides
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import chosen_keys
@@ -43,7 +42,7 @@ _DATA_FLAGS = {
 }
 
 
-def run(options: Namespace) -> int:
+def run(options: Options) -> int:
     """Train until a limit or patience ends the run, and print its scores. Returns the exit code."""
     return run_training(run_request(options, options.out))
 
@@ -74,14 +73,14 @@ def add_data_flags(parser: ArgumentParser) -> None:
         parser.add_flag(f"--{side}-lang", "LANG", text)
     parser.add_flag("--from", "MODEL", "Model folder or run to fine-tune", file_name)
     parser.start_section("More flags")
-    add_layout_flags(parser)
+    parser.add_layout_flags()
     by_size = dict.fromkeys(chosen_keys(), "by corpus size")
     parser.add_settings(
         "data", "tokenizer", "model", "train", "validate", "inference", common=_COMMON, defaults=by_size
     )
 
 
-def run_request(options: Namespace, out: Path | None = None) -> RunRequest:
+def run_request(options: Options, out: Path | None = None) -> RunRequest:
     """The request for a run, from the parsed flags of `add_data_flags`. Short flags set their settings.
 
     Raises ConfigError if flags contradict each other.
@@ -89,7 +88,7 @@ def run_request(options: Namespace, out: Path | None = None) -> RunRequest:
     if not options.configs:
         check_sides(options.src, options.tgt, ["`--src`", "`--tgt`", "`--data`"])
     short = {key: getattr(options, flag) for flag, key in _DATA_FLAGS.items() if getattr(options, flag) is not None}
-    long = overrides_of(options)
+    long = options.overrides()
     for flag, key in _DATA_FLAGS.items():
         if key in short and long.get(key, short[key]) != short[key]:
             raise ConfigError(

@@ -3,7 +3,6 @@
 import os
 import stat
 import sys
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,8 +10,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, encoding_of, file_name, overrides_of, whole_number
-from dragoman.cli.models import add_model_flags, model_request, standard_input
+from dragoman.cli.arguments import (
+    ArgumentParser,
+    Options,
+    file_name,
+    whole_number,
+)
 from dragoman.cli.translation.notes import Notes
 from dragoman.cli.translation.output import (
     flagged_line,
@@ -22,7 +25,7 @@ from dragoman.cli.translation.output import (
     translate_document,
     translate_windows,
 )
-from dragoman.cli.translation.sources import DOCUMENTS, PAIRS, InputLines, open_source, wait_for_input
+from dragoman.cli.translation.sources import DOCUMENTS, PAIRS, InputLines, open_source, standard_input, wait_for_input
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file
@@ -37,9 +40,9 @@ from dragoman.workflows.progress import QUIET, TerminalProgress
 _PIECE_LINES = 5000
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Translate the input to the output."""
-    request = replace(model_request(options.model, options), hint=" To translate a text, use `--text`.")
+    request = replace(options.model_request(*options.model), hint=" To translate a text, use `--text`.")
     _check_flags(options)
     _check_models(options)
     _check_output(options)
@@ -47,13 +50,13 @@ def run(options: Namespace) -> None:
         source, requested_format = open_source(options, files), options.format
         options.format = requested_format or (source.kind if source.kind in DOCUMENTS else "text")
         _check_format(options, source)
-        terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
+        terms = Terms.load(options.terms, options.text_encoding()) if options.terms else None
         announce_compiling()
         model = load_model(request, TerminalProgress())
         if options.verbose:
             say(_describe_engine(model))
         if not options.input and options.text is None:
-            source = wait_for_input(source, requested_format, encoding_of(options), files)
+            source = wait_for_input(source, requested_format, options.text_encoding(), files)
         elif source.kind == PAIRS:
             from dragoman.cli.translation.pairs import source_side
 
@@ -94,12 +97,12 @@ def _describe_engine(model: LoadedTranslator) -> str:
     return f"torch translates in {precision}: machine code does not support {reason}"
 
 
-def _is_typed(options: Namespace) -> bool:
+def _is_typed(options: Options) -> bool:
     """Whether a person types the texts: as an argument, or at a terminal."""
     return options.text is not None or (not options.input and sys.stdin is not None and sys.stdin.isatty())
 
 
-def _splits(options: Namespace) -> bool:
+def _splits(options: Options) -> bool:
     """Whether each sentence is translated alone. Lines of files are segments, unless the flags tell otherwise."""
     from dragoman.bundle import is_built_in
 
@@ -108,7 +111,7 @@ def _splits(options: Namespace) -> bool:
     return options.format == "html" or any(map(is_built_in, options.model)) or _is_typed(options)
 
 
-def _says_unsure(options: Namespace) -> bool:
+def _says_unsure(options: Options) -> bool:
     """Whether notes name the lines that the model is unsure of: if a person reads along, and no flags tell it."""
     reads_along = _is_typed(options) or (sys.stdout.isatty() and not options.output)
     return reads_along and sys.stderr.isatty() and not options.flags and options.format == "text"
@@ -119,7 +122,7 @@ def _write_windows(
     output: BinaryIO,
     write: Callable[[Translation], str],
     terms: Terms | None,
-    options: Namespace,
+    options: Options,
 ) -> None:
     """Write each window as soon as it is translated. Then print notes about unused terms and the counts of flags."""
     found: Counter[str] = Counter()
@@ -148,7 +151,7 @@ def _open_output(path: Path) -> Iterator[BinaryIO]:
 
 
 def _translate_on_cluster(
-    options: Namespace, settings: dict[str, Any], write: Callable[[Translation], str], notes: Notes
+    options: Options, settings: dict[str, Any], write: Callable[[Translation], str], notes: Notes
 ) -> None:
     from dragoman.bundle import resolve_model_folder
     from dragoman.workflows.cluster import ClusterJob, translate_on_cluster
@@ -162,7 +165,7 @@ def _translate_on_cluster(
         settings,
         options.device,
         options.piece_lines or _PIECE_LINES,
-        encoding_of(options),
+        options.text_encoding(),
         write,
         notes.line,
         notes.invalid,
@@ -170,9 +173,9 @@ def _translate_on_cluster(
     translate_on_cluster(job, TerminalProgress())
 
 
-def _check_format(options: Namespace, source: InputLines) -> None:
+def _check_format(options: Options, source: InputLines) -> None:
     """Raise ConfigError for flags that the format of the input or output does not support."""
-    n_best = overrides_of(options).get("inference.n_best", "1")
+    n_best = options.overrides().get("inference.n_best", "1")
     if options.format != "jsonl" and n_best != "1":
         raise ConfigError(
             f"`--inference.n-best` must be 1 with `--format {options.format}`, but is {n_best}. Use "
@@ -191,7 +194,7 @@ def _check_format(options: Namespace, source: InputLines) -> None:
         )
 
 
-def _check_flags(options: Namespace) -> None:
+def _check_flags(options: Options) -> None:
     """Raise ConfigError for flags that need or exclude each other."""
     if options.cluster:
         if not options.input or not options.output:
@@ -208,7 +211,7 @@ def _check_flags(options: Namespace) -> None:
         _refuse_together(options, "stream", "output", "prefix", "cluster", *other_format, "alignment", "flags")
 
 
-def _refuse_together(options: Namespace, flag: str, *others: str) -> None:
+def _refuse_together(options: Options, flag: str, *others: str) -> None:
     """Raise ConfigError if one of the other flags is set too."""
     for other in others:
         if getattr(options, other):
@@ -216,7 +219,7 @@ def _refuse_together(options: Namespace, flag: str, *others: str) -> None:
             raise ConfigError(f"{one} and {two} must not both be given. Leave one out.")
 
 
-def _check_models(options: Namespace) -> None:
+def _check_models(options: Options) -> None:
     """Raise ModelError if a model is a file, such as a text to translate."""
     for path in filter(os.path.isfile, options.model):
         from dragoman.bundle import resolve_model_folder
@@ -255,12 +258,12 @@ def build_parser() -> ArgumentParser:
     parser.add_switch("--flags", text)
     parser.add_switch("--stream", "Print each word as soon as the decoder has written it")
     parser.add_switch("--verbose", "Tell on standard error what translates, machine code or torch, and why")
-    add_model_flags(parser)
+    parser.add_model_flags()
     parser.start_section("More flags")
     text = "Translate URLs, e-mail addresses, placeholders, tags and measures, too"
     parser.add_argument("--no-protect", dest="protect", action="store_false", help=text)
     parser.add_flag("--prefix", "FILE", "File with the required beginning of each translation, line by line", file_name)
-    add_layout_flags(parser)
+    parser.add_layout_flags()
     for side, name in (("src", "Source"), ("tgt", "Target")):
         text = f"{name} language in files with several [default: from the model]"
         parser.add_flag(f"--{side}-lang", "LANG", text, default="")
@@ -273,7 +276,7 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _check_output(options: Namespace) -> None:
+def _check_output(options: Options) -> None:
     """Raise ConfigError if the output cannot be written, or would overwrite an input file."""
     if not options.output:
         return

@@ -4,12 +4,11 @@ Exit code 0: no difference; 2: a difference or a user error; 3: resuming could n
 """
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, path_name, whole_number
+from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.display import json_text
 from dragoman.errors import DragomanError
 from dragoman.kernels.compiling import announce_compiling
@@ -30,9 +29,9 @@ _SHOWN = 5
 _DIFFERENT, _NOT_VERIFIED = 2, 3
 
 
-def run(options: Namespace) -> int:
+def run(options: Options) -> int:
     """Print the checks and their results. Returns the exit code."""
-    encoding = encoding_of(options) if options.src else ""
+    encoding = options.text_encoding() if options.src else ""
     request = VerificationRequest(
         options.model, options.src, encoding, options.sentences, options.steps, options.device
     )
@@ -89,7 +88,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("model", metavar="MODEL", type=path_name, help="Model folder or run")
     text = "Texts to translate, one per line [default: validation data of the run]"
     parser.add_flag("--src", "FILE", text, path_name)
-    add_encoding_flag(parser)
+    parser.add_encoding_flag()
     parser.add_flag(
         "--sentences", "N", "Maximum number of sentences to translate [default: 200]", whole_number(1), default=200
     )

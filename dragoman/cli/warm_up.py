@@ -2,11 +2,10 @@
 
 import importlib.util
 import time
-from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.errors import has_torch
 from dragoman.files import user_cache_folder
 from dragoman.kernels.compiling import CODE_FOLDER, can_compile, num_compiled, require_kept
@@ -14,7 +13,7 @@ from dragoman.kernels.library import is_installed, load_code
 from dragoman.kernels.tiles import MULTIPLIED_TOGETHER
 
 
-def run(options: Namespace) -> None:
+def run(options: Options) -> None:
     """Print for each kind of code whether it was installed, cached or newly compiled."""
     for precision in MULTIPLIED_TOGETHER:
         load = partial(load_code, precision)

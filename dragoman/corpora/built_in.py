@@ -1,28 +1,15 @@
 """`phrasebook`: sentence pairs of the built-in phrasebook as files for `dragoman train`, without a network."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from dragoman.corpora.fetching import FetchedCorpus, open_or_write
 from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus
-from dragoman.demo.phrasebook import PhrasebookPair
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import ConfigError
 from dragoman.workflows.api.notebook import default_progress
 
 _HELD_OUT = 200
-
-
-class _Rows:
-    """Pairs in the form in which `datasets` gives the rows of a split."""
-
-    def __init__(self, pairs: list[PhrasebookPair]) -> None:
-        self.pairs = pairs
-
-    def iter(self, batch_size: int) -> Iterator[dict[str, list[str]]]:
-        """The columns of all rows, as one batch."""
-        yield {"en": [pair.src for pair in self.pairs], "de": [pair.tgt for pair in self.pairs]}
 
 
 def phrasebook(out: str | os.PathLike[str] = "phrasebook", pairs: int = 3000, seed: int = 1) -> FetchedCorpus:
@@ -70,7 +57,9 @@ def phrasebook(out: str | os.PathLike[str] = "phrasebook", pairs: int = 3000, se
     def generate() -> HubDataset:
         found = load_phrasebook().generate(seed, pairs + 2 * _HELD_OUT)
         parts = {"train": found[:pairs], "dev": found[pairs:-_HELD_OUT], "test": found[-_HELD_OUT:]}
-        return HubDataset(config, "", "Apache-2.0", {part: _Rows(rows) for part, rows in parts.items()})
+        return HubDataset(
+            config, "", "Apache-2.0", {part: ((pair.src, pair.tgt) for pair in rows) for part, rows in parts.items()}
+        )
 
     wanted = WantedCorpus("phrasebook", "en", "de", config)
     return open_or_write(Path(out), wanted, generate, default_progress())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.corpora.catalog import names
-from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, open_dataset, read_pairs
+from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, open_dataset
 from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError, ResourceError
 from dragoman.files import disk_errors, remove_leftovers, sha256_of, write_folder
@@ -231,9 +231,8 @@ def _write(path: Path, wanted: WantedCorpus, data_set: HubDataset, progress: Pro
     }
     remove_leftovers(path.parent)
     with write_folder(path, facts | {"columns": wanted.columns}, CORPUS_FILE) as folder:
-        for split, rows in data_set.splits.items():
+        for split, texts in data_set.splits.items():
             part = _part_of(split, data_set.splits)
-            texts = read_pairs(rows, wanted)
             kept, dropped = _write_part(folder / part, wanted, texts, progress)
             if kept:
                 pairs[part], left_out[part] = kept, dropped

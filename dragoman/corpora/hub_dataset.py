@@ -50,13 +50,13 @@ class WantedCorpus:
 class HubDataset:
     """A configuration of a data set whose files are on this machine. `revision` is the commit on the hub.
 
-    `splits` has an iterable data set of `datasets` for each split. An empty `license` means that the card states none.
+    `splits` has the texts of both sides of each split, in order. An empty `license` means that the card states none.
     """
 
     config: str
     revision: str
     license: str
-    splits: Mapping[str, Any]
+    splits: Mapping[str, Iterator[tuple[str, str]]]
 
 
 def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
@@ -85,8 +85,9 @@ def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
                 split: [_download(url, progress) for url in urls] for split, urls in builder.config.data_files.items()
             }
             progress.end_stage()
-    with _read_errors(name):
-        return HubDataset(config, revision, license_, builder.as_streaming_dataset())
+    with _read_errors(wanted.data_set):
+        splits = builder.as_streaming_dataset()
+    return HubDataset(config, revision, license_, {name: _read_pairs(rows, wanted) for name, rows in splits.items()})
 
 
 @contextmanager
@@ -233,31 +234,27 @@ def _pair_in(config: str) -> tuple[str, str] | None:
     return None
 
 
-def read_pairs(rows: Any, wanted: WantedCorpus) -> Iterator[tuple[str, str]]:
+def _read_pairs(rows: Any, wanted: WantedCorpus) -> Iterator[tuple[str, str]]:
     """The texts of both sides of a split, in order. A text that is missing is "".
 
     Raises ConfigError if the columns of the texts are not clear, and DataError if a file is damaged.
     """
-    columns: tuple[str, str] | None = None
-    nested = False
     with _read_errors(wanted.data_set):
+        columns, nested = ("", ""), False
         for batch in rows.iter(_BATCH_ROWS):
-            if columns is None:
+            if not any(columns):
                 row = {key: values[0] for key, values in batch.items()}
                 nested = not wanted.columns and isinstance(row.get(_CONTAINER), Mapping)
                 columns = _choose_columns(row[_CONTAINER] if nested else row, wanted)
-            sides = (_side(batch[_CONTAINER], column) if nested else batch[column] for column in columns)
+            if nested:
+                sides = [[(texts or {}).get(column) for texts in batch[_CONTAINER]] for column in columns]
+            else:
+                sides = [batch[column] for column in columns]
             for src, tgt in zip(*sides, strict=True):
                 if not (isinstance(src or "", str) and isinstance(tgt or "", str)):
-                    message = (
-                        f"{wanted.data_set} has no texts in {' and '.join(columns)}. Choose others with `--columns`."
-                    )
-                    raise DataError(message)
+                    where = " and ".join(columns)
+                    raise DataError(f"{wanted.data_set} has no texts in {where}. Choose others with `--columns`.")
                 yield src or "", tgt or ""
-
-
-def _side(translations: list[Mapping[str, Any] | None], language: str) -> list[Any]:
-    return [(texts or {}).get(language) for texts in translations]
 
 
 def _choose_columns(texts: Mapping[str, Any], wanted: WantedCorpus) -> tuple[str, str]:

@@ -7,7 +7,7 @@ of a pipe gets each answer at once.
 import codecs
 import json
 import re
-from argparse import Namespace
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from io import BufferedReader, BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, TextIO, cast
 
-from dragoman.cli.arguments import encoding_of
-from dragoman.cli.models import standard_input
-from dragoman.errors import DataError
+from dragoman.cli.arguments import Options
+from dragoman.errors import ConfigError, DataError
 from dragoman.messages import say
 from dragoman.text.lines import MOST_LINE_BYTES, open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
 
@@ -86,12 +85,12 @@ class InputLines:
         return iter(lambda: list(islice(texts, _MAX_LINES)), [])
 
 
-def open_source(options: Namespace, files: ExitStack) -> InputLines:
+def open_source(options: Options, files: ExitStack) -> InputLines:
     """Open the input that the flags name, as far as that needs no model and does not wait for standard input.
 
     Raises DataError if it is a file that cannot be translated.
     """
-    encoding, path = encoding_of(options), options.input
+    encoding, path = options.text_encoding(), options.input
     prefixes = prefetch_first(read_lines(Path(options.prefix), encoding=encoding)) if options.prefix else None
     if options.text is not None:
         return InputLines(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
@@ -122,6 +121,13 @@ def wait_for_input(source: InputLines, requested_format: str | None, encoding: s
     if is_file and requested_format not in DOCUMENTS:
         _refuse_other_encoding(start, source.name)
     return replace(source, stream=stream)
+
+
+def standard_input() -> BinaryIO:
+    """The binary stream of standard input. Raises ConfigError if it is closed."""
+    if cast(TextIO | None, sys.stdin) is None:
+        raise ConfigError("standard input is closed. Redirect a file to it, or name one with `--input`.")
+    return sys.stdin.buffer
 
 
 def _start_of(stream: BinaryIO) -> bytes:

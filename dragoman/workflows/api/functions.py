@@ -251,12 +251,12 @@ def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
         As the command `dragoman inspect`.
     """
     from dragoman.visualization.inspection.inspection import DisplayedInspection
-    from dragoman.workflows.inspection import InspectionRequest, inspect_model
+    from dragoman.workflows.inspection import inspect_model
 
     if not isinstance(text, str):
         raise ConfigError(f"`text` must be a string, but is {text!r:.60}.")
-    request = InspectionRequest(_model_request(model, settings), text)
-    return DisplayedInspection.of(inspect_model(request, default_progress()))
+    request = _model_request(model, settings)
+    return DisplayedInspection.of(inspect_model(request, text, progress=default_progress()))
 
 
 def _model_request(model: object, settings: Mapping[str, object], name: str = "model") -> ModelRequest:

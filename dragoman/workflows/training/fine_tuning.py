@@ -1,10 +1,9 @@
-"""Fine-tuning: the settings and weights that a run takes from another model, and the scores before and after.
+"""Fine-tuning: the settings and weights that a run takes from another model.
 
 A run fine-tunes a model if `train.start_from` (--from) is set. It takes the architecture, tokenizers and languages of
 that model. The card of the new model records its lineage: the models that it descends from.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -15,19 +14,12 @@ from dragoman.bundle.weights import WEIGHTS
 from dragoman.config import Config
 from dragoman.config.fields import quote_value
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
-from dragoman.errors import ConfigError, DragomanError, ModelError
-from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.files import verify_folder
-from dragoman.inference.translator import Translator
 from dragoman.languages import main_language
-from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.step.optimizer import learning_rate
-from dragoman.visualization.report.report import ReportedTest
-from dragoman.workflows.progress import Progress, ScoreChange
-
-REPLAY_TEST = "replay test"
 
 
 def settings_for(path: str, size: CorpusSize) -> Config:
@@ -115,56 +107,10 @@ def starting_point_of(path: str) -> StartingPoint | None:
     model = Model.load(folder, "cpu")
     card = model.card
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
-    facts = f"{languages}, {card.steps:,} steps, {card.train_pairs:,} pairs, {_fingerprint(folder)}"
+    facts = f"{languages}, {card.steps:,} steps, {card.train_pairs:,} pairs, {fingerprint_of(folder)}"
     return StartingPoint(model.tokenizers, (*card.lineage, f"{Path(path).name} ({facts})"), card.origin, model)
 
 
-def _fingerprint(folder: Path) -> str:
+def fingerprint_of(folder: Path) -> str:
+    """Return the start of the hash of a model's weights, as cards record it."""
     return f"weights sha256 {verify_folder(folder)['files'][WEIGHTS]['sha256'][:12]}"
-
-
-def compare_with_base(
-    translator: Translator, corpora: Corpora, tests: Sequence[ReportedTest], progress: Progress
-) -> tuple[ScoreChange, ...]:
-    """Score the model from before fine-tuning, and pair its scores with those of the tuned model.
-
-    Parameters
-    ----------
-    translator
-        The translator of the tuned model. The model from before translates with the same settings.
-    corpora
-        The corpora of the run. Its replay test, if there is one, is scored too.
-    tests
-        The translations of the tuned model.
-    progress
-        Receives a note if the scores before are missing.
-
-    Returns
-    -------
-    tuple of ScoreChange
-        BLEU and chrF on each test, before and after. Empty if the original model is gone or has changed.
-    """
-    [tuned] = translator.models
-    path, tokenize = tuned.config.train.start_from, tokenizer_for(tuned.config.data.tgt_lang)
-    if corpora.replay_test:
-        pairs = list(corpora.replay_test.pairs())
-        sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-        outputs = translator.translate(sources)
-        tests = [*tests, ReportedTest(REPLAY_TEST, sources, references, outputs, (), translator.translate)]
-    try:
-        folder = resolve_model_folder(Path(path))
-        if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
-            raise ModelError(f"{path} is no longer the model that training started from.")
-        before = Translator.from_models([Model.load(folder, str(tuned.transformer.device))])
-    except DragomanError as error:
-        progress.note(f"no scores from before fine-tuning are available: {error}")
-        return ()
-    before.settings = translator.settings  # so that only the weights differ
-    changes: list[ScoreChange] = []
-    for test in tests:
-        old, new = (
-            (bleu(outputs, test.references, tokenize), chrf(outputs, test.references))
-            for outputs in (before.translate(test.sources), test.outputs)
-        )
-        changes += [ScoreChange(test.part, len(test.sources), *pair) for pair in zip(old, new, strict=True)]
-    return tuple(changes)
