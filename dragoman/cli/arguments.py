@@ -147,6 +147,11 @@ class ArgumentParser(argparse.ArgumentParser):
         """A flag without a value."""
         self.add_argument(flag, action="store_true", help=text)
 
+    def add_languages(self, text: str, default: str | None = None) -> None:
+        """``--src-lang`` and ``--tgt-lang``. `text` is the end of their help."""
+        for side, name in (("src", "Source"), ("tgt", "Target")):
+            self.add_flag(f"--{side}-lang", "LANG", f"{name} language{text}", default=default)
+
     def add_device(self) -> None:
         """``--device``."""
         text = "Device, such as cuda:1 [default: cuda, mps or cpu]"

@@ -15,24 +15,15 @@ _WRONG = 2
 def run(options: Options) -> int:
     """Print the findings. Returns exit code 2 if one is serious, else 0."""
     sides = [file for file in (options.src, options.tgt) if file]
-    given = [files for files in (options.files, sides, [options.data] * bool(options.data)) if files]
-    if len(given) != 1 or len(sides) == 1:
+    named = [files for files in (options.files, sides, [options.data] * bool(options.data)) if files]
+    if len(named) != 1 or len(sides) == 1:
         raise ConfigError(
             "Either SRC and TGT or `--data` must be given. Name two aligned files, or one file with both sides."
         )
-    files = CorpusFiles(
-        given[0],
-        options.dev or (),
-        options.test or (),
-        options.src_lang,
-        options.tgt_lang,
-        options.layout(),
-    )
+    others = options.dev or (), options.test or (), options.src_lang, options.tgt_lang
+    files = CorpusFiles(named[0], *others, options.layout())
     examination = check_files(files, TerminalProgress() if sys.stderr.isatty() else QUIET)
-    if options.json:
-        print(json_text(asdict(examination)))
-    else:
-        print(examination)
+    print(json_text(asdict(examination)) if options.json else examination)
     return _WRONG if examination.serious else 0
 
 
@@ -48,9 +39,7 @@ def build_parser() -> ArgumentParser:
     for part, name in (("dev", "Validation"), ("test", "Test")):
         text = f"{name} data, one file or two, to look for in the training text"
         parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
-    for side, name in (("src", "Source"), ("tgt", "Target")):
-        text = f"{name} language, code or name [default: from file names or data]"
-        parser.add_flag(f"--{side}-lang", "LANG", text, default="")
+    parser.add_languages(", code or name [default: from file names or data]", default="")
     parser.add_switch("--json", "Print JSON instead of a report")
     parser.start_section("More flags")
     parser.add_layout_flags()

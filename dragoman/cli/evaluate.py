@@ -87,10 +87,10 @@ def _print(report: EvaluationReport, as_json: bool) -> None:
     for name, evaluation in report.evaluations:
         for warning in evaluation.warnings:
             say(f"warning: {name}{': ' if name else ''}{warning}")
-    if as_json:
-        content = asdict(report.whole)
-        content |= {"without_leaks": asdict(report.without_leaks)} if report.without_leaks else {}
-        content |= {"checklist": [asdict(each) for each in report.checklist]} if report.checklist else {}
-        print(json_text(content))
+    if not as_json:
+        print(report)
         return
-    print(report)
+    content = asdict(report.whole)
+    content |= {"without_leaks": asdict(report.without_leaks)} if report.without_leaks else {}
+    content |= {"checklist": [asdict(each) for each in report.checklist]} if report.checklist else {}
+    print(json_text(content))

@@ -18,11 +18,11 @@ def run(options: Options) -> int:
         plan = plan_run(request, TerminalProgress())
     except Interrupted as stop:
         return stop.exit_code
-    if options.json:
-        parts = {"rule": asdict(plan.recipe), "measured": asdict(plan.measured), "forecast": asdict(plan.forecast)}
-        print(json_text(asdict(plan.size) | parts))
-    else:
+    if not options.json:
         print(plan)
+        return 0
+    parts = {"rule": asdict(plan.recipe), "measured": asdict(plan.measured), "forecast": asdict(plan.forecast)}
+    print(json_text(asdict(plan.size) | parts))
     return 0
 
 

@@ -68,9 +68,7 @@ def add_data_flags(parser: ArgumentParser) -> None:
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
     parser.add_flag("--src", "FILE", "Source side of two aligned files", file_name)
     parser.add_flag("--tgt", "FILE", "Target side of two aligned files", file_name)
-    for side, name in (("src", "Source"), ("tgt", "Target")):
-        text = f"{name} language, code or name [default: from file names or data]"
-        parser.add_flag(f"--{side}-lang", "LANG", text)
+    parser.add_languages(", code or name [default: from file names or data]")
     parser.add_flag("--from", "MODEL", "Model folder or run to fine-tune", file_name)
     parser.start_section("More flags")
     parser.add_layout_flags()

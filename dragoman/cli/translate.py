@@ -1,7 +1,6 @@
 """``dragoman translate``: translate text line by line, or whole HTML and subtitle files."""
 
 import os
-import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,21 +9,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dragoman.cli.arguments import (
-    ArgumentParser,
-    Options,
-    file_name,
-    whole_number,
-)
+from dragoman.cli.arguments import ArgumentParser, Options, file_name, whole_number
+from dragoman.cli.translation import output
 from dragoman.cli.translation.notes import Notes
-from dragoman.cli.translation.output import (
-    flagged_line,
-    json_line,
-    stream_lines,
-    text_line,
-    translate_document,
-    translate_windows,
-)
 from dragoman.cli.translation.sources import DOCUMENTS, PAIRS, InputLines, open_source, standard_input, wait_for_input
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import FLAGS
@@ -63,7 +50,7 @@ def run(options: Options) -> None:
             source = replace(source, texts=source_side(Path(options.input), options, model))
         preserve = Preserve(options.protect, terms, _splits(options))
         notes = Notes(preserve.by_sentence, _says_unsure(options))
-        write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
+        write = output.line_format(options.format, options.flags)
         details = Details(options.alignment, options.flags or options.format == "jsonl")
         if options.cluster:
             with notes:
@@ -71,17 +58,18 @@ def run(options: Options) -> None:
                 _translate_on_cluster(options, wanted, write, notes)
         elif options.stream:
             with notes:
-                stream_lines(source, sys.stdout.buffer, model, notes, preserve)
+                output.stream_lines(source, sys.stdout.buffer, model, notes, preserve)
         else:
-            output = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
-            files.enter_context(notes)  # prints its counts before the output is closed or kept in part
+            stream = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
+            files.enter_context(notes)  # prints its counts before the stream is closed or kept in part
             if options.format in DOCUMENTS:
-                output.write(translate_document(source.stream, source.name, options.format, model, notes, preserve))
+                document = source.stream, source.name, options.format
+                stream.write(output.translate_document(*document, model, notes, preserve))
                 return
-            windows = translate_windows(source, model, notes, preserve, details)
+            windows = output.translate_windows(source, model, notes, preserve, details)
             progress = TerminalProgress() if options.output and sys.stderr.isatty() else QUIET
             with progress.counting("translating", unit="lines"):
-                _write_windows(windows, output, write, terms, options)
+                _write_windows(windows, stream, write, terms, options)
 
 
 def _describe_engine(model: LoadedTranslator) -> str:
@@ -119,7 +107,7 @@ def _says_unsure(options: Options) -> bool:
 
 def _write_windows(
     windows: Iterable[Sequence[Translation]],
-    output: BinaryIO,
+    stream: BinaryIO,
     write: Callable[[Translation], str],
     terms: Terms | None,
     options: Options,
@@ -129,8 +117,8 @@ def _write_windows(
     has_terms = terms is None
     for window in windows:
         has_terms = has_terms or any(terms.find(translation.src) for translation in window if terms)
-        output.writelines(write(translation).encode() + b"\n" for translation in window)
-        output.flush()
+        stream.writelines(write(translation).encode() + b"\n" for translation in window)
+        stream.flush()
         found.update(flag for translation in window for flag in translation.flags)
     if terms is not None and not has_terms:
         say(f"the text has none of the {len(terms.pairs):,} terms in {options.terms}; check the order of its columns")
@@ -264,9 +252,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--no-protect", dest="protect", action="store_false", help=text)
     parser.add_flag("--prefix", "FILE", "File with the required beginning of each translation, line by line", file_name)
     parser.add_layout_flags()
-    for side, name in (("src", "Source"), ("tgt", "Target")):
-        text = f"{name} language in files with several [default: from the model]"
-        parser.add_flag(f"--{side}-lang", "LANG", text, default="")
+    parser.add_languages(" in files with several [default: from the model]", default="")
     parser.start_section("Ray cluster (extra `cluster`)")
     text = "Address: HOST:PORT, auto or local. A stopped job continues"
     parser.add_flag("--cluster", "ADDRESS", text)
@@ -280,22 +266,20 @@ def _check_output(options: Options) -> None:
     """Raise ConfigError if the output cannot be written, or would overwrite an input file."""
     if not options.output:
         return
-    output = Path(options.output)
-    check_target(output, "--output", "translations.txt")
+    target = Path(options.output)
+    check_target(target, "--output", "translations.txt")
     read = {"`--input`": options.input, "`--prefix`": options.prefix, "`--terms`": options.terms}
     if not options.input and options.text is None:
         with suppress(OSError, ValueError):  # standard input is not a file
             read["standard input"] = standard_input().fileno()
     for name, source in read.items():
-        for written in (output, partial_path(output)):
+        for written in (target, partial_path(target)):
             if source is not None and _is_same_file(source, written):
-                raise ConfigError(f"{name} is {written}, which `--output` {output} would replace. Choose another name.")
+                raise ConfigError(f"{name} is {written}, which `--output` {target} would replace. Choose another name.")
 
 
 def _is_same_file(source: str | int, target: Path) -> bool:
     """True if `source`, a path or a file descriptor, and `target` are one regular file."""
-    try:
-        read, there = os.stat(source), os.stat(target)
-    except OSError:  # one of them does not exist
-        return False
-    return stat.S_ISREG(read.st_mode) and os.path.samestat(read, there)
+    with suppress(OSError):  # one of them does not exist
+        return target.is_file() and os.path.samestat(os.stat(source), os.stat(target))
+    return False

@@ -13,14 +13,8 @@ from dragoman.display import json_text
 from dragoman.errors import DragomanError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
+from dragoman.workflows import verification
 from dragoman.workflows.progress import TerminalProgress
-from dragoman.workflows.verification import (
-    ResumingNotVerified,
-    TranslationChecks,
-    VerificationRequest,
-    verify_resuming,
-    verify_translating,
-)
 
 if TYPE_CHECKING:
     from dragoman.training.verification import ResumeReport
@@ -32,20 +26,20 @@ _DIFFERENT, _NOT_VERIFIED = 2, 3
 def run(options: Options) -> int:
     """Print the checks and their results. Returns the exit code."""
     encoding = options.text_encoding() if options.src else ""
-    request = VerificationRequest(
+    request = verification.VerificationRequest(
         options.model, options.src, encoding, options.sentences, options.steps, options.device
     )
     announce_compiling()
     try:
-        found = verify_translating(request, TerminalProgress() if options.json else _Rows())
-    except ResumingNotVerified as error:
+        found = verification.verify_translating(request, TerminalProgress() if options.json else _Rows())
+    except verification.ResumingNotVerified as error:
         return _complain(error)
     if not options.json:
         sys.stdout.writelines(f"{line}\n" for line in _verdict(found))
     resume, problem = None, None
     try:
-        resume = verify_resuming(request, TerminalProgress())
-    except ResumingNotVerified as error:
+        resume = verification.verify_resuming(request, TerminalProgress())
+    except verification.ResumingNotVerified as error:
         problem = error
     holds = not any(check.differences for check in found.checks) and (resume is None or resume.exact)
     if options.json:
@@ -106,7 +100,7 @@ def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
     yield f"{resume.tensors:,} tensors, the state and {resume.log_lines:,} lines of the log, compared bit for bit."
 
 
-def _verdict(found: TranslationChecks) -> Iterator[str]:
+def _verdict(found: verification.TranslationChecks) -> Iterator[str]:
     from dragoman.inference.verification import LOG_PROB_TOLERANCE, ONE_BY_ONE, TIE
 
     different = sum(len(check.differences) for check in found.checks)

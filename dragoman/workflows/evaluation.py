@@ -19,18 +19,8 @@ from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for, without_columns, writing_differences
+from dragoman.text.corpus import opening, splitting
 from dragoman.text.corpus.layout import PLAIN, Layout
-from dragoman.text.corpus.opening import (
-    check_direction,
-    format_of,
-    has_both_sides,
-    holds_pairs,
-    open_aligned,
-    open_corpus,
-    read_side,
-    texts_of_side,
-)
-from dragoman.text.corpus.splitting import chunks
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slides import compare_sides
@@ -185,7 +175,7 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         terms = Terms.load(request.terms, request.layout.encoding) if request.terms else None
         model = load_model(request.model, progress)
         test = read_test(request.src, request.ref, request.layout, known=(model.src_lang, model.tgt_lang))
-        check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
+        opening.check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
         languages = model.src_lang or test.src_lang, model.tgt_lang or test.tgt_lang
         test = EvaluationTexts(test.sources, test.references, *languages)
         if terms and not any(map(terms.find, test.sources)):
@@ -197,7 +187,7 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
             check_test_languages(test, request.src, request.ref, progress)
         translate = partial(model.translator.translate, terms=terms)
         with progress.counting("translating", len(test.sources)):
-            hypotheses = model.translator.translate(test.sources, terms=terms)
+            hypotheses = translate(test.sources)
         if request.checklist:
             findings = check_phenomena(test.sources, test.references, hypotheses, translate, *languages)
     names = request.hyp or f"the translated {request.src}", request.ref
@@ -249,18 +239,19 @@ def read_test(
     `second` are the same file, it has both sides, and the languages in `known` tell which is which.
     """
     paths = Path(first), Path(second)
-    if first == second and all(known) and has_both_sides(paths[0]):
-        src, tgt = (list(texts_of_side(paths[0], side, *known, layout)) for side in sides)
+    if first == second and all(known) and opening.has_both_sides(paths[0]):
+        src, tgt = (list(opening.texts_of_side(paths[0], side, *known, layout)) for side in sides)
         return EvaluationTexts(src, tgt, *known)
-    if first == second or not any(map(holds_pairs, paths)):
-        is_one = first == second
-        corpus = open_corpus(first, layout=layout) if is_one else open_aligned(*paths, encoding=layout.encoding)
+    if first == second or not any(map(opening.holds_pairs, paths)):
+        if first == second:
+            corpus = opening.open_corpus(first, layout=layout)
+        else:
+            corpus = opening.open_aligned(*paths, encoding=layout.encoding)
         pairs = list(corpus.pairs())
         sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         return EvaluationTexts(sources, references, corpus.src_lang, corpus.tgt_lang)
-    (one, one_lang), (other, other_lang) = (
-        read_side(path, side, layout) for path, side in zip(paths, sides, strict=True)
-    )
+    one, one_lang = opening.read_side(paths[0], sides[0], layout)
+    other, other_lang = opening.read_side(paths[1], sides[1], layout)
     if len(one) != len(other):
         raise DataError(f"{first} has {len(one)} texts, but {second} has {len(other)}. Give files of the same test.")
     return EvaluationTexts(one, other, one_lang, other_lang)
@@ -271,10 +262,12 @@ def _read_translated_test(request: EvaluationRequest, progress: Progress) -> tup
     hypotheses: Sequence[str]
     if request.src == request.ref:
         test = read_test(request.src, request.ref, request.layout)
-        hypotheses, _ = read_side(Path(request.hyp), 1, request.layout)
+        hypotheses, _ = opening.read_side(Path(request.hyp), 1, request.layout)
     else:
         found = read_test(request.hyp, request.ref, request.layout, (1, 1))
-        sources, src_lang = read_side(Path(request.src), 0, request.layout) if request.src else (list[str](), "")
+        sources, src_lang = list[str](), ""
+        if request.src:
+            sources, src_lang = opening.read_side(Path(request.src), 0, request.layout)
         test, hypotheses = replace(found, sources=sources, src_lang=src_lang), found.sources
     if request.src and len(test.sources) != len(hypotheses):
         raise DataError(
@@ -298,7 +291,7 @@ def check_translations(
 
 
 def _is_table(name: str) -> bool:
-    return format_of(Path(name)) in ("tsv", "csv")
+    return opening.format_of(Path(name)) in ("tsv", "csv")
 
 
 def check_outputs(
@@ -325,7 +318,7 @@ def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Pr
     Similar languages are only a note. `src` and `ref` are the names of the files, for the error.
     """
     if src == ref:
-        choice = "" if format_of(Path(src)) == "tmx" else " (choose with `--columns`)"
+        choice = "" if opening.format_of(Path(src)) == "tmx" else " (choose with `--columns`)"
         src, ref = (f"the {side} of {src}{choice}" for side in ("source", "target"))
     _check_side(test.sources, test.src_lang, src, progress, test.tgt_lang)
     _check_side(test.references, test.tgt_lang, ref, progress, test.src_lang)
@@ -340,8 +333,8 @@ def _open_training_text(request: EvaluationRequest, test: EvaluationTexts) -> li
     """The texts of each training file, and whether they are only one side. Raises DataError for an unreadable file."""
     found = []
     for path in map(Path, request.train):
-        sides = (0, 1) if has_both_sides(path) else (0,)
-        texts = [texts_of_side(path, side, test.src_lang, test.tgt_lang, request.layout) for side in sides]
+        sides = (0, 1) if opening.has_both_sides(path) else (0,)
+        texts = [opening.texts_of_side(path, side, test.src_lang, test.tgt_lang, request.layout) for side in sides]
         found.append((prefetch_first(chain.from_iterable(texts)), len(sides) == 1))
     return found
 
@@ -355,7 +348,7 @@ def _places_without_leaks(
     """
     overlaps = {"sources": Overlap(test.sources), "references": Overlap(test.references)}
     for texts, is_one_side in training:
-        for chunk in chunks(texts, _CHUNK_LINES):
+        for chunk in splitting.chunks(texts, _CHUNK_LINES):
             for overlap in list(overlaps.values())[: 1 + is_one_side]:
                 overlap.add(chunk)
     near = {name: overlap.near() > 0 for name, overlap in overlaps.items()}

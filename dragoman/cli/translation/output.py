@@ -1,7 +1,7 @@
 """The output of ``dragoman translate``: windows of lines, streamed words, documents, and the formats of a line."""
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from itertools import chain, islice
 from typing import Any, BinaryIO, cast
@@ -99,6 +99,11 @@ def translate_document(
         return translate_srt(model.translator, text, preserve, report).encode()
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
+
+
+def line_format(name: str, with_flags: bool) -> Callable[[Translation], str]:
+    """The function that writes a translation as a line, for a value of ``--format``."""
+    return json_line if name == "jsonl" else flagged_line if with_flags else text_line
 
 
 def text_line(translation: Translation) -> str:

@@ -187,11 +187,7 @@ def _is_record(line: str) -> bool:
 
 
 def arriving_lines(
-    stream: BinaryIO,
-    report_invalid: Callable[[int], None],
-    name: str = "",
-    *,
-    max_lines: int = _MAX_LINES,
+    stream: BinaryIO, report_invalid: Callable[[int], None], name: str = "", *, max_lines: int = _MAX_LINES
 ) -> Iterator[list[str]]:
     """Yield windows of 1 to `max_lines` lines without line ends, in order.
 

@@ -11,14 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dragoman.config import (
-    CORPUS_FILES,
-    Config,
-    DataSettings,
-    GivenSettings,
-    TrainSettings,
-    read_given,
-)
+from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TrainSettings, read_given
 from dragoman.config.recipes import CorpusSize, adapt_recipe, every_recipe, recipe_for
 from dragoman.errors import ConfigError, require_torch
 from dragoman.languages import check_language, language_code

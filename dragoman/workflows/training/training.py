@@ -26,16 +26,7 @@ from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
 from dragoman.training.fitting import fitting_values
-from dragoman.training.run.checkpoint import set_weights
-from dragoman.training.run.frozen_settings import (
-    absolute_paths,
-    check_frozen,
-    finish_of,
-    freeze_config,
-    read_finished,
-    shared_paths,
-    write_finished,
-)
+from dragoman.training.run import checkpoint, frozen_settings
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.run_folder import RunFolder, lock_run
 from dragoman.training.run.signals import Interrupted
@@ -147,18 +138,18 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
     with join_processes(device) as processes, lock_run(out) if processes.is_first else nullcontext():
         if not processes.is_first:
             progress = QUIET
-        processes.call_on_first(lambda: check_frozen(out, config))
-        model_config = replace(config, data=shared_paths(out, config.data))
+        processes.call_on_first(lambda: frozen_settings.check_frozen(out, config))
+        model_config = replace(config, data=frozen_settings.shared_paths(out, config.data))
         fits = fitting_values(run.unfitted, run.given)
         fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" in fits
         inputs = prepare_pairs(run, processes, progress)
-        processes.call_on_first(lambda: freeze_config(out, config))
+        processes.call_on_first(lambda: frozen_settings.freeze_config(out, config))
         if processes.is_first:
             report_pairs(inputs.data, config, fits_warmup, progress)
         with closing(RunLog(out, progress.log, speaks=processes.is_first)) as log:
             session = make_session(replace(run, config=model_config), inputs, log, processes)
             session.fits = fits
-            session.freeze = lambda fitted: freeze_config(out, replace(fitted, data=config.data))
+            session.freeze = lambda fitted: frozen_settings.freeze_config(out, replace(fitted, data=config.data))
             try:
                 reason = fit(session)
                 return _finish(run, inputs.data, session, reason, progress) if processes.is_first else None
@@ -171,13 +162,14 @@ def _finish(run: ResolvedRun, data: PreparedData, session: TrainingSession, reas
     """Average and score the model of a run that has stopped, unless an earlier call did it with these settings."""
     out, config, log = run.folder, run.config, session.log
     log.say(f"Stopped: {reason}.")
-    finish = finish_of(replace(config, data=absolute_paths(config.data)), session.state.step, [data.dev, data.test])
-    if finish == read_finished(out):
+    recorded = replace(config, data=frozen_settings.absolute_paths(config.data))
+    finish = frozen_settings.finish_of(recorded, session.state.step, [data.dev, data.test])
+    if finish == frozen_settings.read_finished(out):
         log.say("Nothing is left to do. Raise a limit to continue. A limit persists until you change it; 0 removes it.")
     else:
         choose_mean(session)
         score_run(run, data, session, reason, progress)
-        write_finished(out, finish)
+        frozen_settings.write_finished(out, finish)
     return resolve_model_folder(out)
 
 
@@ -209,7 +201,8 @@ def make_session(
     device = processes.device(resolve_device(config.train.device, "train.device"))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
     if start and start.model:
-        set_weights(model, {name: each.detach() for name, each in start.model.transformer.named_parameters()})
+        weights = {name: each.detach() for name, each in start.model.transformer.named_parameters()}
+        checkpoint.set_weights(model, weights)
     model = model.to(device)
     card = _card(config, data, model)
     if start:
