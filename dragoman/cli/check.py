@@ -6,7 +6,7 @@ from dataclasses import asdict
 from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.display import json_text
 from dragoman.errors import ConfigError
-from dragoman.workflows.corpus import CorpusFiles, check_files
+from dragoman.workflows.corpus import check_files
 from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _WRONG = 2
@@ -20,9 +20,9 @@ def run(options: Options) -> int:
         raise ConfigError(
             "Either SRC and TGT or `--data` must be given. Name two aligned files, or one file with both sides."
         )
-    others = options.dev or (), options.test or (), options.src_lang, options.tgt_lang
-    files = CorpusFiles(named[0], *others, options.layout())
-    examination = check_files(files, TerminalProgress() if sys.stderr.isatty() else QUIET)
+    held_out, languages = {"dev": options.dev, "test": options.test}, (options.src_lang, options.tgt_lang)
+    progress = TerminalProgress() if sys.stderr.isatty() else QUIET
+    examination = check_files(named[0], held_out, languages, options.layout(), progress)
     print(json_text(asdict(examination)) if options.json else examination)
     return _WRONG if examination.serious else 0
 
@@ -38,7 +38,7 @@ def build_parser() -> ArgumentParser:
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
     for part, name in (("dev", "Validation"), ("test", "Test")):
         text = f"{name} data, one file or two, to look for in the training text"
-        parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
+        parser.add_argument(f"--{part}", nargs="+", default=(), metavar="FILE", help=text)
     parser.add_languages(", code or name [default: from file names or data]", default="")
     parser.add_switch("--json", "Print JSON instead of a report")
     parser.start_section("More flags")

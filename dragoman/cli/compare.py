@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, Options, file_name
-from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, test_files
+from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, test_checks, test_files
 from dragoman.display import json_text, text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
@@ -19,16 +19,7 @@ def run(options: Options) -> None:
     """Print the comparison."""
     src, ref = test_files(options, "--src", "--ref")
     request = ComparisonRequest(
-        a=options.a,
-        b=options.b,
-        src=src,
-        ref=ref,
-        models=options.model_request(),
-        train=options.train or "",
-        layout=options.layout(),
-        tokenize=options.tokenize or "",
-        check_languages=options.check_languages,
-        check_lines=options.check_lines,
+        options.a, options.b, src, ref, options.model_request(), options.train or "", **test_checks(options)
     )
     announce_compiling()
     comparison = compare_systems(request, TerminalProgress())

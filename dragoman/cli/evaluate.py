@@ -1,13 +1,14 @@
 """``dragoman evaluate``: score a model on a test, or a file of translations, with BLEU, chrF and TER."""
 
 from dataclasses import asdict
+from typing import Any
 
 from dragoman.cli.arguments import ArgumentParser, Options, file_name
 from dragoman.display import json_text
 from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
-from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
+from dragoman.workflows.evaluation import EvaluationRequest, evaluate_test
 from dragoman.workflows.progress import TerminalProgress
 
 
@@ -21,14 +22,21 @@ def run(options: Options) -> None:
         model=options.model_request(*filter(None, [options.model])),
         train=tuple(options.train or ()),
         terms=options.terms or "",
-        layout=options.layout(),
-        tokenize=options.tokenize or "",
-        check_languages=options.check_languages,
-        check_lines=options.check_lines,
+        **test_checks(options),
         checklist=options.checklist,
     )
     announce_compiling()
-    _print(evaluate_test(request, TerminalProgress()), options.json)
+    report = evaluate_test(request, TerminalProgress())
+    for name, evaluation in report.evaluations:
+        for warning in evaluation.warnings:
+            say(f"warning: {name}{': ' if name else ''}{warning}")
+    if not options.json:
+        print(report)
+        return
+    content = asdict(report.whole)
+    content |= {"without_leaks": asdict(report.without_leaks)} if report.without_leaks else {}
+    content |= {"checklist": [asdict(each) for each in report.checklist]} if report.checklist else {}
+    print(json_text(content))
 
 
 def build_parser() -> ArgumentParser:
@@ -69,6 +77,12 @@ def test_files(options: Options, *needed: str) -> tuple[str, str]:
     return src, ref
 
 
+def test_checks(options: Options) -> dict[str, Any]:
+    """How to read and check a test, from the flags of `add_scoring_flags`, as keywords of a request."""
+    checks = {"check_languages": options.check_languages, "check_lines": options.check_lines}
+    return {"layout": options.layout(), "tokenize": options.tokenize or "", **checks}
+
+
 def add_scoring_flags(parser: ArgumentParser) -> None:
     """Flags for BLEU, the language check, the files of the test, and the model."""
     parser.start_section("More flags")
@@ -80,17 +94,3 @@ def add_scoring_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--no-line-check", dest="check_lines", action="store_false", help=text)
     parser.add_layout_flags()
     parser.add_model_flags()
-
-
-def _print(report: EvaluationReport, as_json: bool) -> None:
-    """Print the scores, then the scores without leaks and the checklist; in JSON under their own keys."""
-    for name, evaluation in report.evaluations:
-        for warning in evaluation.warnings:
-            say(f"warning: {name}{': ' if name else ''}{warning}")
-    if not as_json:
-        print(report)
-        return
-    content = asdict(report.whole)
-    content |= {"without_leaks": asdict(report.without_leaks)} if report.without_leaks else {}
-    content |= {"checklist": [asdict(each) for each in report.checklist]} if report.checklist else {}
-    print(json_text(content))

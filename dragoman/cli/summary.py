@@ -27,7 +27,7 @@ def run(options: Options) -> int:
         config = summary.config
         save_figure(plot_summary(summary.rows, config.train, config.model.d_model), options.plot)
         say(f"wrote the picture to {options.plot}")
-    return 0 if summary.total == summary.formula else 1
+    return 0 if summary.rows.total == summary.formula else 1
 
 
 def build_parser() -> ArgumentParser:
@@ -47,7 +47,7 @@ def build_parser() -> ArgumentParser:
 
 
 def _print(summary: ModelSummary, as_json: bool) -> None:
-    rows, total, formula = summary.rows, summary.total, summary.formula
+    rows, total, formula = summary.rows, summary.rows.total, summary.formula
     if as_json:
         facts = {"tensors": [asdict(row) for row in rows], "total": total, "formula": formula}
         print(json_text({**facts, "model": asdict(summary.config.model)}))

@@ -34,11 +34,7 @@ _COMMON = (
 _DATA_FLAGS = {
     "from": "train.start_from",
     **CORPUS_KEYWORDS,
-    "src_lang": "data.src_lang",
-    "tgt_lang": "data.tgt_lang",
-    "columns": "data.columns",
-    "header": "data.header",
-    "encoding": "data.encoding",
+    **{name: f"data.{name}" for name in ("src_lang", "tgt_lang", "columns", "header", "encoding")},
 }
 
 

@@ -52,20 +52,18 @@ def run(options: Options) -> None:
         notes = Notes(preserve.by_sentence, _says_unsure(options))
         write = output.line_format(options.format, options.flags)
         details = Details(options.alignment, options.flags or options.format == "jsonl")
+        opens = options.output and not options.cluster
+        stream = files.enter_context(_open_output(Path(options.output))) if opens else sys.stdout.buffer
+        files.enter_context(notes)  # prints its counts before the output is closed or kept in part
         if options.cluster:
-            with notes:
-                wanted = {"preserve": preserve, "details": details, **asdict(model.translator.settings)}
-                _translate_on_cluster(options, wanted, write, notes)
+            wanted = {"preserve": preserve, "details": details, **asdict(model.translator.settings)}
+            _translate_on_cluster(options, wanted, write, notes)
         elif options.stream:
-            with notes:
-                output.stream_lines(source, sys.stdout.buffer, model, notes, preserve)
+            output.stream_lines(source, stream, model, notes, preserve)
+        elif options.format in DOCUMENTS:
+            document = source.stream, source.name, options.format
+            stream.write(output.translate_document(*document, model, notes, preserve))
         else:
-            stream = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
-            files.enter_context(notes)  # prints its counts before the stream is closed or kept in part
-            if options.format in DOCUMENTS:
-                document = source.stream, source.name, options.format
-                stream.write(output.translate_document(*document, model, notes, preserve))
-                return
             windows = output.translate_windows(source, model, notes, preserve, details)
             progress = TerminalProgress() if options.output and sys.stderr.isatty() else QUIET
             with progress.counting("translating", unit="lines"):

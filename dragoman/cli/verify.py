@@ -3,7 +3,6 @@
 Exit code 0: no difference; 2: a difference or a user error; 3: resuming could not be verified.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,7 @@ def run(options: Options) -> int:
     except verification.ResumingNotVerified as error:
         return _complain(error)
     if not options.json:
-        sys.stdout.writelines(f"{line}\n" for line in _verdict(found))
+        print(*_verdict(found), sep="\n")
     resume, problem = None, None
     try:
         resume = verification.verify_resuming(request, TerminalProgress())
@@ -44,12 +43,11 @@ def run(options: Options) -> int:
     holds = not any(check.differences for check in found.checks) and (resume is None or resume.exact)
     if options.json:
         facts = {"model": str(found.model), "texts": found.num_texts, "from": found.origin}
-        facts |= {"reference": found.reference}
-        facts |= {"holds": holds and (None if problem else True), "checks": [asdict(check) for check in found.checks]}
-        facts |= {"resume": asdict(resume) if resume else None} | ({"not_verified": str(problem)} if problem else {})
-        print(json_text(facts))
+        facts |= {"reference": found.reference, "holds": holds and (None if problem else True)}
+        facts |= {"checks": [asdict(check) for check in found.checks], "resume": asdict(resume) if resume else None}
+        print(json_text(facts | ({"not_verified": str(problem)} if problem else {})))
     elif resume:
-        sys.stdout.writelines(f"{line}\n" for line in _resume_verdict(resume))
+        print(*_resume_verdict(resume), sep="\n")
     if problem:
         _complain(problem)
     return _DIFFERENT if not holds else _NOT_VERIFIED if problem else 0

@@ -7,7 +7,7 @@ becomes a space, so that the files stay aligned. Pairs without a text on one sid
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -217,33 +217,24 @@ def _languages_of(langs: str) -> tuple[str, str]:
 
 
 def _write(path: Path, wanted: WantedCorpus, data_set: HubDataset, progress: Progress) -> FetchedCorpus:
-    pairs: dict[str, int] = {}
-    left_out: dict[str, int] = {}
-    facts: dict[str, Any] = {
-        "data_set": wanted.data_set,
-        "config": data_set.config,
-        "revision": data_set.revision,
-        "license": data_set.license,
-        "src_lang": wanted.src_lang,
-        "tgt_lang": wanted.tgt_lang,
-        "pairs": pairs,  # filled below, and written at the end
-        "left_out": left_out,
-    }
+    origin = wanted.data_set, data_set.config, data_set.revision, data_set.license
+    corpus = FetchedCorpus(path, *origin, wanted.src_lang, wanted.tgt_lang, pairs={}, left_out={})
+    facts = {each.name: getattr(corpus, each.name) for each in fields(corpus) if each.name != "path"}
     remove_leftovers(path.parent)
     with write_folder(path, facts | {"columns": wanted.columns}, CORPUS_FILE) as folder:
         for split, texts in data_set.splits.items():
             part = _part_of(split, data_set.splits)
             kept, dropped = _write_part(folder / part, wanted, texts, progress)
-            if kept:
-                pairs[part], left_out[part] = kept, dropped
-        if not pairs:
+            if kept:  # also in `facts`, which are written at the end
+                corpus.pairs[part], corpus.left_out[part] = kept, dropped
+        if not corpus.pairs:
             raise DataError(
                 f"{wanted.data_set}, configuration {data_set.config}, has no sentence pair. Choose another."
             )
-    for part, count in left_out.items():
+    for part, count in corpus.left_out.items():
         if count:
-            progress.note(f"left out {count:,} of {count + pairs[part]:,} pairs of {part}: a side has no text")
-    return FetchedCorpus(path, **facts)
+            progress.note(f"left out {count:,} of {count + corpus.pairs[part]:,} pairs of {part}: a side has no text")
+    return corpus
 
 
 def _part_of(split: str, splits: Mapping[str, object]) -> str:

@@ -93,11 +93,6 @@ class ModelSummary:
     config: Config
     card: Card | None
 
-    @property
-    def total(self) -> int:
-        """The number of parameters."""
-        return self.rows.total
-
 
 def summarize_model(
     path: Path | None, overrides: Mapping[str, str], sizes: tuple[int, int] = (0, 0), progress: Progress = QUIET

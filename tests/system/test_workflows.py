@@ -20,7 +20,7 @@ from pathlib import Path
 from dragoman.bundle.card import read_card
 from dragoman.training.run.run_folder import RunFolder
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
-from dragoman.workflows.corpus import CorpusFiles, check_files
+from dragoman.workflows.corpus import check_files
 from dragoman.workflows.evaluation import EvaluationRequest, evaluate_test
 from dragoman.workflows.models import ModelRequest, load_model
 from dragoman.workflows.runs import average_run
@@ -47,7 +47,7 @@ print(json.dumps({
     "scores": read_card(models[-1]).scores,
     "evaluated": [[score.name, score.value, score.signature] for score in report.whole.scores],
     "compared": [compared.num_sentences, compared.metrics[0].b.value],
-    "checked": check_files(CorpusFiles(["train.en", "train.de"])).pairs,
+    "checked": check_files(["train.en", "train.de"]).pairs,
     "averaged": read_card(average_run(Path("run"), last=2, out=Path("mean"))).averaged_steps,
     "translation": translation,
     "imported": [name for name in sys.modules if name.startswith("dragoman.cli")],

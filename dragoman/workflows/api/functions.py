@@ -16,7 +16,7 @@ from dragoman.workflows.api.loading import PathName
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
-from dragoman.workflows.corpus import CorpusFiles, check_files
+from dragoman.workflows.corpus import check_files
 from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
 from dragoman.workflows.models import ModelRequest
 from dragoman.workflows.training.settings import RunRequest
@@ -224,8 +224,9 @@ def check(
     if not files:
         raise ConfigError("`files` must be one file with both sides, or two aligned files, but none is given.")
     parts = {"files": files, "dev": dev, "test": test}
-    train, dev, test = (tuple(map(str, check_paths(name, part))) for name, part in parts.items())
-    return check_files(CorpusFiles(train, dev, test, src_lang, tgt_lang), default_progress())
+    train, *held_out = ([*map(str, check_paths(name, part))] for name, part in parts.items())
+    sets = dict(zip(("dev", "test"), held_out, strict=True))
+    return check_files(train, sets, (src_lang, tgt_lang), progress=default_progress())
 
 
 @needs_train_extra("`dragoman.inspect`")

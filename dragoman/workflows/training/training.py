@@ -4,7 +4,7 @@
 """
 
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -43,18 +43,13 @@ _MUCH_TOO_LONG = 0.1
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingInputs:
-    """Prepared pairs, and optionally a starting point."""
-
-    data: PreparedData
-    start: StartingPoint | None = None
-
-
 def prepare_pairs(
     run: ResolvedRun, processes: Processes = SINGLE_PROCESS, progress: Progress = QUIET
-) -> TrainingInputs:
-    """Prepare the data, or load what an earlier call prepared. The first process works before the others."""
+) -> tuple[PreparedData, StartingPoint | None]:
+    """Prepare the data, or load what an earlier call prepared, and load the starting point, if there is one.
+
+    The first process works before the others.
+    """
     config, is_new = run.config, not RunFolder(run.folder).steps()
     start = continuation_of(run.folder) or starting_point_of(config.train.start_from)
     tokenizers = start.tokenizers if start else None
@@ -64,7 +59,7 @@ def prepare_pairs(
         data = processes.call_first_before_others(
             lambda: prepare(config, run.corpora, folder, tokenizers, progress.stage, require)
         )
-    return TrainingInputs(data, start)
+    return data, start
 
 
 def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress: Progress) -> None:
@@ -142,17 +137,17 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
         model_config = replace(config, data=frozen_settings.shared_paths(out, config.data))
         fits = fitting_values(run.unfitted, run.given)
         fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" in fits
-        inputs = prepare_pairs(run, processes, progress)
+        data, start = prepare_pairs(run, processes, progress)
         processes.call_on_first(lambda: frozen_settings.freeze_config(out, config))
         if processes.is_first:
-            report_pairs(inputs.data, config, fits_warmup, progress)
+            report_pairs(data, config, fits_warmup, progress)
         with closing(RunLog(out, progress.log, speaks=processes.is_first)) as log:
-            session = make_session(replace(run, config=model_config), inputs, log, processes)
+            session = make_session(replace(run, config=model_config), data, start, log, processes)
             session.fits = fits
             session.freeze = lambda fitted: frozen_settings.freeze_config(out, replace(fitted, data=config.data))
             try:
                 reason = fit(session)
-                return _finish(run, inputs.data, session, reason, progress) if processes.is_first else None
+                return _finish(run, data, session, reason, progress) if processes.is_first else None
             except Interrupted:
                 log.say(f"Saved after step {session.state.step}. The same command continues.")
                 raise
@@ -192,12 +187,15 @@ def _scores_on(dev: PairStore, tokenizers: TokenizerPair, config: Config) -> Val
 
 
 def make_session(
-    run: ResolvedRun, inputs: TrainingInputs, log: RunLog, processes: Processes = SINGLE_PROCESS
+    run: ResolvedRun,
+    data: PreparedData,
+    start: StartingPoint | None,
+    log: RunLog,
+    processes: Processes = SINGLE_PROCESS,
 ) -> TrainingSession:
     """Build a session in the run's folder, with the weights of the starting point or random ones."""
-    config, data, start = run.config, inputs.data, inputs.start
+    config, tokenizers = run.config, data.tokenizers
     torch.manual_seed(config.train.seed)
-    tokenizers = data.tokenizers
     device = processes.device(resolve_device(config.train.device, "train.device"))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
     if start and start.model:
