@@ -9,7 +9,6 @@ from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, test_checks
 from dragoman.display import json_text, text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.progress import TerminalProgress
@@ -21,7 +20,6 @@ def run(options: Options) -> None:
     request = ComparisonRequest(
         options.a, options.b, src, ref, options.model_request(), options.train or "", **test_checks(options)
     )
-    announce_compiling()
     comparison = compare_systems(request, TerminalProgress())
     for warning in comparison.warnings:
         say(f"warning: {warning}")

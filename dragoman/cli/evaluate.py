@@ -6,7 +6,6 @@ from typing import Any
 from dragoman.cli.arguments import ArgumentParser, Options, file_name
 from dragoman.display import json_text
 from dragoman.errors import ConfigError
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.workflows.evaluation import EvaluationRequest, evaluate_test
 from dragoman.workflows.progress import TerminalProgress
@@ -25,7 +24,6 @@ def run(options: Options) -> None:
         **test_checks(options),
         checklist=options.checklist,
     )
-    announce_compiling()
     report = evaluate_test(request, TerminalProgress())
     for name, evaluation in report.evaluations:
         for warning in evaluation.warnings:

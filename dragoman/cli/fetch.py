@@ -11,24 +11,18 @@ from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
 
 def run(options: Options) -> None:
     """Print the path of the corpus, or the table of known corpora."""
-    from dragoman.corpora import fetch, names
+    from dragoman import corpora
 
     if options.list:
-        print(repr(names()))
+        print(repr(corpora.names()))
         return
     if options.name is None or options.langs is None:
         missing = "NAME and LANGS are" if options.name is None else "LANGS is"
         raise ConfigError(
             f"{missing} missing. Write `dragoman fetch opus_books en-it`, or see `dragoman fetch --list`."
         )
-    corpus = fetch(
-        options.name,
-        options.langs,
-        options.out,
-        config=options.config,
-        columns=options.columns,
-        revision=options.revision,
-    )
+    names = "config", "columns", "revision"
+    corpus = corpora.fetch(options.name, options.langs, options.out, **{name: getattr(options, name) for name in names})
     for part, count in corpus.pairs.items():
         say(f"{part}: {count:,} pairs in {' and '.join(map(str, corpus.sides(part)))}")
     if "train" in corpus.pairs:

@@ -163,7 +163,12 @@ def _dispatch(arguments: list[str]) -> int:
         raise ConfigError(f"`{verb}` is not a verb of dragoman.{hint}")
     with needs_train_extra(f"`dragoman {verb}`"):
         module = import_verb(verb)
-        code: int | None = module.run(module.build_parser().parse(rest))
+        options = module.build_parser().parse(rest)
+        if verb != "warm-up":  # which tells what it compiles
+            from dragoman.kernels.compiling import announce_compiling
+
+            announce_compiling()
+        code: int | None = module.run(options)
     return code or 0
 
 

@@ -7,7 +7,6 @@ from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.cli.evaluate import add_test_flags, test_files
 from dragoman.config import SETTINGS, WITHOUT_SAMPLING
 from dragoman.display import json_text
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.records import PairScore
 from dragoman.text.corpus.splitting import chunks
 from dragoman.workflows.evaluation import read_test
@@ -25,7 +24,6 @@ def run(options: Options) -> None:
     """Print a line for each pair."""
     request = options.model_request(*options.model)
     src, tgt = test_files(options, "--src", "--tgt")
-    announce_compiling()
     model = load_model(replace(request, overrides=_NO_SAMPLES | dict(request.overrides)), TerminalProgress())
     texts = read_test(src, tgt, options.layout(), known=(model.src_lang, model.tgt_lang))
     write = _json_line if options.json else _line

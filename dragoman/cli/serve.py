@@ -13,7 +13,6 @@ from dragoman.cli.arguments import ArgumentParser, Options, argument_type, path_
 from dragoman.config import WITHOUT_SAMPLING
 from dragoman.config.fields import quote_value
 from dragoman.errors import ConfigError, install_advice
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.serving.http.hangups import hold_reloads
 from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
@@ -75,7 +74,6 @@ def _serve(options: Options, held: list[int]) -> None:
             signal.raise_signal(held[0])
 
     with _bind(options) as found:
-        announce_compiling()
         service, address = Service(load_models(), settings), url_of_socket(found)
         app, pairs = make_app(service, keys, not options.no_page, deployment), ", ".join(service.models.pairs)
         public_url = deployment.public_url or (address if options.unix_socket is None else "") + deployment.prefix

@@ -13,7 +13,6 @@ from dragoman.config.recipes import chosen_keys
 from dragoman.display import text_table
 from dragoman.errors import ConfigError
 from dragoman.interrupts import interrupts
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
@@ -97,7 +96,6 @@ def run_training(request: RunRequest) -> int:
     out = request.folder
     interrupts.last_words = lambda: _last_words(out)
     progress = _TrainingProgress()
-    announce_compiling()
     run = resolve_run(replace(request, out=out), progress)
     from dragoman.workflows.training.training import train_run
 

@@ -17,7 +17,6 @@ from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file
 from dragoman.inference.options import Details, Preserve
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
@@ -38,7 +37,6 @@ def run(options: Options) -> None:
         options.format = requested_format or (source.kind if source.kind in DOCUMENTS else "text")
         _check_format(options, source)
         terms = Terms.load(options.terms, options.text_encoding()) if options.terms else None
-        announce_compiling()
         model = load_model(request, TerminalProgress())
         if options.verbose:
             say(_describe_engine(model))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.display import json_text
 from dragoman.errors import DragomanError
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.workflows import verification
 from dragoman.workflows.progress import TerminalProgress
@@ -28,7 +27,6 @@ def run(options: Options) -> int:
     request = verification.VerificationRequest(
         options.model, options.src, encoding, options.sentences, options.steps, options.device
     )
-    announce_compiling()
     try:
         found = verification.verify_translating(request, TerminalProgress() if options.json else _Rows())
     except verification.ResumingNotVerified as error:

@@ -197,15 +197,14 @@ def choose_config(configs: list[str], wanted: WantedCorpus) -> str:
     """The configuration of the wanted languages, in either order. Raises ConfigError if there is none."""
     if wanted.config:
         if wanted.config not in configs:
-            raise ConfigError(
-                f"{wanted.data_set} has no configuration {wanted.config}. It has {_listed(configs)}."
-                f"{did_you_mean(wanted.config, configs)}"
-            )
+            hint = did_you_mean(wanted.config, configs)
+            has = f"It has {_listed(configs)}.{hint}"
+            raise ConfigError(f"{wanted.data_set} has no configuration {wanted.config}. {has}")
         return wanted.config
     pairs = {config: pair for config in configs if (pair := _pair_in(config))}
     for src, tgt in ((wanted.src_lang, wanted.tgt_lang), (wanted.tgt_lang, wanted.src_lang)):
         found = [
-            name for name, pair in pairs.items() if matches_language(pair[0], src) and matches_language(pair[1], tgt)
+            name for name, (one, two) in pairs.items() if matches_language(one, src) and matches_language(two, tgt)
         ]
         if found:
             return min(found, key=len)

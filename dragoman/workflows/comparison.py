@@ -150,9 +150,7 @@ def _open_training_text(request: ComparisonRequest, test: evaluation.EvaluationT
         )
         if of_src > _LEAST_KNOWN and of_src > _MUCH_MORE * of_ref:
             language = language_of_side(sample).language
-            looks = (
-                f"looks like {name_with_code(language)}, the source side" if language else "looks like the source side"
-            )
+            looks = f"looks like {f'{name_with_code(language)}, ' if language else ''}the source side"
             raise DataError(
                 f"{request.train} {looks}: it has {of_src:.0%} of the words of the sources, but {of_ref:.0%} of those "
                 f"of the references. Name the target side with `--train`; if it is right, add {SKIP_FLAG}."

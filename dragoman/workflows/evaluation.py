@@ -111,17 +111,12 @@ class EvaluationReport:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = [
-            (
-                score.name,
-                f"{score.value:.2f}",
-                " to ".join(f"{end:.2f}" for end in score.interval or ()),
-                "without leaked sentences" if name else "all sentences",
-                score.signature,
-            )
-            for name, evaluation in self.evaluations
-            for score in evaluation.scores
-        ]
+        rows = []
+        for name, evaluation in self.evaluations:
+            data = "without leaked sentences" if name else "all sentences"
+            for score in evaluation.scores:
+                interval = " to ".join(f"{end:.2f}" for end in score.interval or ())
+                rows.append((score.name, f"{score.value:.2f}", interval, data, score.signature))
         warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.whole.warnings)
         return html_table(("metric", "score", "95 % interval", "data", "signature"), rows) + warnings
 

@@ -36,35 +36,25 @@ class Notes:
     def line(self, line: int, translation: Translation) -> None:
         """Note what the user should know about a line, counted from 1."""
         if translation.segments > (count_sentences(translation.src) if self._by_sentence else 1):
-            self._say(
-                "lines were split into segments",
-                f"line {line} is long and was split into {translation.segments} segments.",
-            )
+            split = f"line {line} is long and was split into {translation.segments} segments."
+            self._say("lines were split into segments", split)
         if self._says_unsure and is_unsure(translation):
-            self._say(
-                "translations are unsure",
-                f"the model is unsure of the translation of line {line}. Check it; `--flags` marks such lines.",
-            )
+            advice = "Check it; `--flags` marks such lines."
+            self._say("translations are unsure", f"the model is unsure of the translation of line {line}. {advice}")
         self.faults(f"line {line}", translation)
 
     def faults(self, name: str, translation: Translation) -> None:
         """Note what the translation of the text `name` cut off, lost or repeated."""
         if translation.cut:
-            loops = "loop" in text_flags(translation.src, translation.text)
-            self._say(
-                "translations were cut at the limit (`cut` in `--format jsonl`)",
-                f"the translation of {name} was cut at the limit"
-                + (
-                    ", because it repeats itself. Leave the line out, or train the model on such text."
-                    if loops
-                    else ". Raise `--inference.max-extra-tokens`."
-                ),
-            )
+            cause = ". Raise `--inference.max-extra-tokens`."
+            if "loop" in text_flags(translation.src, translation.text):
+                cause = ", because it repeats itself. Leave the line out, or train the model on such text."
+            kind = "translations were cut at the limit (`cut` in `--format jsonl`)"
+            self._say(kind, f"the translation of {name} was cut at the limit{cause}")
         if translation.lost:
-            self._say(
-                "translations lost or repeated something (`lost` in `--format jsonl`)",
-                f"the translation of {name} lost or repeated {', '.join(map(repr, translation.lost))}.",
-            )
+            kind = "translations lost or repeated something (`lost` in `--format jsonl`)"
+            lost = ", ".join(map(repr, translation.lost))
+            self._say(kind, f"the translation of {name} lost or repeated {lost}.")
 
     def _say(self, kind: str, text: str) -> None:
         self._counts[kind] += 1
