@@ -100,19 +100,16 @@ def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") 
 
 def _show(inspection: "Inspection") -> None:
     """Print SOURCE, TARGET if it is known, and PREDICTED, which a terminal shows token by token."""
-    rows = [("SOURCE", inspection.src.text), ("TARGET", inspection.reference)]
-    for name, text in rows:
+    for name, text in (("SOURCE", inspection.src.text), ("TARGET", inspection.reference)):
         if text:
             print(f"{name:<10}{_one_line(text)}")
     sys.stdout.write(f"{'PREDICTED':<10}")
-    if sys.stdout.isatty():
-        for piece in _token_texts(inspection):
-            sys.stdout.write(piece)
+    for piece in _token_texts(inspection):
+        sys.stdout.write(piece)
+        if sys.stdout.isatty():
             sys.stdout.flush()
             time.sleep(_SECONDS_A_TOKEN)
-        print()
-    else:
-        print(_one_line(inspection.tgt.text))
+    print()
 
 
 def _token_texts(inspection: "Inspection") -> list[str]:

@@ -71,13 +71,13 @@ PIPE_CLOSED = 141
 
 def run_command(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `argv` is without the name of the program."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         _check_streams()
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
         with _warnings_as_notes():
-            code = _dispatch(given)
+            code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except SystemExit as end:
@@ -93,7 +93,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     except DragomanError as error:
         return _complain(str(error))
     except (OSError, MemoryError, RuntimeError) as error:
-        line = _user_error(error, given[0] if given else "")
+        line = _user_error(error, arguments[0] if arguments else "")
         if line is None:
             raise
         if isinstance(error, OSError):

@@ -75,7 +75,8 @@ def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
 
         info: Any = HfApi().dataset_info(name, revision=wanted.revision or None)
         converted = _converted_info(name, info)
-        revision, license_ = (converted or info).sha, _license(info)
+        revision, stated = (converted or info).sha, (info.card_data or {}).get("license") or []
+        license_ = stated if isinstance(stated, str) else ", ".join(stated)
         with disk_errors(Path(constants.HF_HUB_CACHE)):
             config, builder = _find_files(wanted, revision, converted)
             progress.note(f"{name}, configuration {config}, commit {revision[:12]}, licence {license_ or 'not stated'}")
@@ -123,12 +124,6 @@ def _find_files(wanted: WantedCorpus, revision: str, converted: Any) -> tuple[st
             f"{name} cannot be downloaded without permission. Accept its conditions on its page of the hub, and log in "
             "with `hf auth login`."
         ) from None
-
-
-def _license(info: Any) -> str:
-    """The licence in the card of a data set: an identifier, or several."""
-    stated = (info.card_data or {}).get("license") or []
-    return ", ".join([stated] if isinstance(stated, str) else stated)
 
 
 def _converted_info(name: str, info: Any) -> Any:

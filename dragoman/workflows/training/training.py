@@ -24,15 +24,11 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
-from dragoman.training.fitting import fitting_values
-from dragoman.training.run import checkpoint, frozen_settings
+from dragoman.training import distributed, fitting, validation
+from dragoman.training.run import checkpoint, frozen_settings, run_folder, signals
 from dragoman.training.run.log import RunLog
-from dragoman.training.run.run_folder import RunFolder, lock_run
-from dragoman.training.run.signals import Interrupted
 from dragoman.training.session import TrainingSession, Validate
 from dragoman.training.trainer import choose_mean, fit
-from dragoman.training.validation import fitting
 from dragoman.version import __version__
 from dragoman.workflows.progress import QUIET, PairCounts, Progress
 from dragoman.workflows.training.fine_tuning import StartingPoint, continuation_of, starting_point_of
@@ -44,13 +40,13 @@ _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
 def prepare_pairs(
-    run: ResolvedRun, processes: Processes = SINGLE_PROCESS, progress: Progress = QUIET
+    run: ResolvedRun, processes: distributed.Processes = distributed.SINGLE_PROCESS, progress: Progress = QUIET
 ) -> tuple[PreparedData, StartingPoint | None]:
     """Prepare the data, or load what an earlier call prepared, and load the starting point, if there is one.
 
     The first process works before the others.
     """
-    config, is_new = run.config, not RunFolder(run.folder).steps()
+    config, is_new = run.config, not run_folder.RunFolder(run.folder).steps()
     start = continuation_of(run.folder) or starting_point_of(config.train.start_from)
     tokenizers = start.tokenizers if start else None
     require = Requirements(full_vocabulary="tokenizer.vocab_size" in run.given, same_pairs=not is_new)
@@ -130,13 +126,16 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
     """
     out, config = run.folder, run.config
     device = resolve_device(config.train.device, "train.device")
-    with join_processes(device) as processes, lock_run(out) if processes.is_first else nullcontext():
+    with (
+        distributed.join_processes(device) as processes,
+        run_folder.lock_run(out) if processes.is_first else nullcontext(),
+    ):
         if not processes.is_first:
             progress = QUIET
         processes.call_on_first(lambda: frozen_settings.check_frozen(out, config))
         model_config = replace(config, data=frozen_settings.shared_paths(out, config.data))
-        fits = fitting_values(run.unfitted, run.given)
-        fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" in fits
+        fits = fitting.fitting_values(run.unfitted, run.given)
+        fits_warmup = not run_folder.RunFolder(out).steps() and "train.warmup_steps" in fits
         data, start = prepare_pairs(run, processes, progress)
         processes.call_on_first(lambda: frozen_settings.freeze_config(out, config))
         if processes.is_first:
@@ -148,7 +147,7 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
             try:
                 reason = fit(session)
                 return _finish(run, data, session, reason, progress) if processes.is_first else None
-            except Interrupted:
+            except signals.Interrupted:
                 log.say(f"Saved after step {session.state.step}. The same command continues.")
                 raise
 
@@ -191,7 +190,7 @@ def make_session(
     data: PreparedData,
     start: StartingPoint | None,
     log: RunLog,
-    processes: Processes = SINGLE_PROCESS,
+    processes: distributed.Processes = distributed.SINGLE_PROCESS,
 ) -> TrainingSession:
     """Build a session in the run's folder, with the weights of the starting point or random ones."""
     config, tokenizers = run.config, data.tokenizers
@@ -213,12 +212,12 @@ def make_session(
     _check_lengths(model, dev, config.data.max_tokens, log)
     validate, encode = _scores_on(dev, tokenizers, config), epoch_encoder(data.train, tokenizers, config)
     whole = Model(Weights.of(model), tokenizers, config, card)
-    return TrainingSession(RunFolder(run.folder), whole, data.train, dev, validate, log, encode, processes)
+    return TrainingSession(run_folder.RunFolder(run.folder), whole, data.train, dev, validate, log, encode, processes)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
     """Log how many pairs validation leaves out. Raises DataError if it leaves out all of them."""
-    too_long = int((~fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
+    too_long = int((~validation.fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
     name, limit = "data.max_tokens", max_tokens
     if model.settings.longest_text(max_tokens) < max_tokens:
         name, limit = "model.max_positions", model.settings.max_positions
