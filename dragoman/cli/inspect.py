@@ -33,8 +33,11 @@ def run(options: Options) -> None:
         from dragoman.visualization.figures.attention_figures import plot_heads
         from dragoman.visualization.figures.figure import save_figure
 
-        kind = _KINDS[options.kind or "cross"]
-        save_figure(plot_heads(inspection, layer=_layer(options.layer, inspection, kind), kind=kind), options.png)
+        kind, layer = _KINDS[options.kind or "cross"], options.layer
+        most = inspection.of_kind(kind).num_layers
+        if layer is not None and layer > most:
+            raise ConfigError(f"`--layer` must be from 1 to {most}, the layers of this model, but is {layer}.")
+        save_figure(plot_heads(inspection, layer=layer, kind=kind), options.png)
         say(f"wrote the picture to {options.png}")
     if options.out is not None:
         from dragoman.visualization.inspection.inspection import inspection_page
@@ -88,14 +91,6 @@ def _check(options: Options) -> None:
             raise ConfigError(
                 f"`--out` and `--png` must differ, but both are {options.out}. Choose another name for the picture."
             )
-
-
-def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") -> int | None:
-    """The layer, counted from 1. Raises ConfigError if the model has no such layer."""
-    most = inspection.of_kind(kind).num_layers
-    if number is not None and not 1 <= number <= most:
-        raise ConfigError(f"`--layer` must be from 1 to {most}, the layers of this model, but is {number}.")
-    return number
 
 
 def _show(inspection: "Inspection") -> None:

@@ -11,7 +11,6 @@ from typing import Any, BinaryIO
 
 from dragoman.cli.arguments import ArgumentParser, Options, file_name, whole_number
 from dragoman.cli.translation import output
-from dragoman.cli.translation.notes import Notes
 from dragoman.cli.translation.sources import DOCUMENTS, PAIRS, InputLines, open_source, standard_input, wait_for_input
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import FLAGS
@@ -47,7 +46,7 @@ def run(options: Options) -> None:
 
             source = replace(source, texts=source_side(Path(options.input), options, model))
         preserve = Preserve(options.protect, terms, _splits(options))
-        notes = Notes(preserve.by_sentence, _says_unsure(options))
+        notes = output.Notes(preserve.by_sentence, _says_unsure(options))
         write = output.line_format(options.format, options.flags)
         details = Details(options.alignment, options.flags or options.format == "jsonl")
         opens = options.output and not options.cluster
@@ -135,7 +134,7 @@ def _open_output(path: Path) -> Iterator[BinaryIO]:
 
 
 def _translate_on_cluster(
-    options: Options, settings: dict[str, Any], write: Callable[[Translation], str], notes: Notes
+    options: Options, settings: dict[str, Any], write: Callable[[Translation], str], notes: output.Notes
 ) -> None:
     from dragoman.bundle import resolve_model_folder
     from dragoman.workflows.cluster import ClusterJob, translate_on_cluster

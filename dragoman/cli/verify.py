@@ -11,7 +11,7 @@ from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_num
 from dragoman.display import json_text
 from dragoman.errors import DragomanError
 from dragoman.messages import say
-from dragoman.workflows import verification
+from dragoman.workflows import runs
 from dragoman.workflows.progress import TerminalProgress
 
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ _DIFFERENT, _NOT_VERIFIED = 2, 3
 def run(options: Options) -> int:
     """Print the checks and their results. Returns the exit code."""
     encoding = options.text_encoding() if options.src else ""
-    request = verification.VerificationRequest(
+    request = runs.VerificationRequest(
         options.model, options.src, encoding, options.sentences, options.steps, options.device
     )
     try:
-        found = verification.verify_translating(request, TerminalProgress() if options.json else _Rows())
-    except verification.ResumingNotVerified as error:
+        found = runs.verify_translating(request, TerminalProgress() if options.json else _Rows())
+    except runs.ResumingNotVerified as error:
         return _complain(error)
     if not options.json:
         print(*_verdict(found), sep="\n")
     resume, problem = None, None
     try:
-        resume = verification.verify_resuming(request, TerminalProgress())
-    except verification.ResumingNotVerified as error:
+        resume = runs.verify_resuming(request, TerminalProgress())
+    except runs.ResumingNotVerified as error:
         problem = error
     holds = not any(check.differences for check in found.checks) and (resume is None or resume.exact)
     if options.json:
@@ -96,7 +96,7 @@ def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
     yield f"{resume.tensors:,} tensors, the state and {resume.log_lines:,} lines of the log, compared bit for bit."
 
 
-def _verdict(found: verification.TranslationChecks) -> Iterator[str]:
+def _verdict(found: runs.TranslationChecks) -> Iterator[str]:
     from dragoman.inference.verification import LOG_PROB_TOLERANCE, ONE_BY_ONE, TIE
 
     different = sum(len(check.differences) for check in found.checks)

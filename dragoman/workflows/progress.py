@@ -53,7 +53,11 @@ class Progress:
             self.end_stage()
 
     def result(self, part: object) -> None:
-        """Receive a part of the result as soon as it is known. Each workflow documents the records it reports."""
+        """Receive a part of the result as soon as it is known, and end the stage that it comes from.
+
+        Each workflow documents the records it reports.
+        """
+        self.end_stage()
 
     @contextmanager
     def counting(self, name: str, total: int | None = None, unit: str = "texts") -> Iterator[None]:
@@ -97,10 +101,6 @@ class TerminalProgress(Progress):
         if self._bar is not None:
             self._bar.end()
             self._bar = None
-
-    def result(self, part: object) -> None:
-        """End the stage that the result comes from."""
-        self.end_stage()
 
     def _show_bar(self, name: str, done: int, total: int | None, unit: str) -> None:
         if self._bar is None or name != self._stage:

@@ -78,10 +78,6 @@ class NotebookProgress(Progress):
         if self._handle is not None and done and seconds > _PATIENCE_SECONDS:
             self.note(f"{name}: {count_text(done, None, unit)} in {duration(seconds)}")
 
-    def result(self, part: object) -> None:
-        """Remove the bar of the stage that the result comes from."""
-        self.end_stage()
-
     def _show(self, unless_recent: bool = False) -> None:
         """Update the display, but not twice in half a second if `unless_recent`."""
         now = time.monotonic()

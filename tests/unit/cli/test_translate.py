@@ -13,8 +13,15 @@ from typing import Any
 import pytest
 
 from dragoman.cli.main import run_command
-from dragoman.cli.translation.notes import NAMED, Notes
-from dragoman.cli.translation.output import json_line, stream_lines, text_line, translate_document, translate_windows
+from dragoman.cli.translation.output import (
+    NAMED,
+    Notes,
+    json_line,
+    stream_lines,
+    text_line,
+    translate_document,
+    translate_windows,
+)
 from dragoman.cli.translation.sources import InputLines
 from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
