@@ -1,6 +1,5 @@
 """``dragoman score``: log-probabilities of given translations, per sentence and per token."""
 
-import sys
 from dataclasses import asdict, replace
 
 from dragoman.cli.arguments import ArgumentParser, Options
@@ -26,10 +25,10 @@ def run(options: Options) -> None:
     src, tgt = test_files(options, "--src", "--tgt")
     model = load_model(replace(request, overrides=_NO_SAMPLES | dict(request.overrides)), TerminalProgress())
     texts = read_test(src, tgt, options.layout(), known=(model.src_lang, model.tgt_lang))
-    write = _json_line if options.json else _line
     for pairs in chunks(zip(texts.sources, texts.references, strict=True), _PAIRS_AT_ONCE):
         sources, targets = zip(*pairs, strict=True)
-        sys.stdout.writelines(f"{write(one)}\n" for one in model.translator.score(sources, targets))
+        for one in model.translator.score(sources, targets):
+            print(json_text(asdict(one)) if options.json else _line(one))
 
 
 def build_parser() -> ArgumentParser:
@@ -52,7 +51,3 @@ def build_parser() -> ArgumentParser:
 def _line(score: PairScore) -> str:
     """The log-probability of the sentence, a tab, and those of its tokens and of the end, separated by spaces."""
     return f"{score.log_prob:.4f}\t{' '.join(f'{one:.4f}' for one in score.token_log_probs)}"
-
-
-def _json_line(score: PairScore) -> str:
-    return json_text(asdict(score))

@@ -86,7 +86,10 @@ class TerminalProgress(Progress):
     def stage(self, name: str, done: int, total: int | None = None, unit: str = "pairs") -> None:
         """Print the name of a new stage, or how much of it is done."""
         if self._live:
-            self._show_bar(name, done, total, unit)
+            if self._bar is None or name != self._stage:
+                self.end_stage()
+                self._bar = _Bar(name, self._lines)
+            self._bar.update(done, total, unit)
         elif name != self._stage:
             say(name)
             self._last_time = time.monotonic()
@@ -101,12 +104,6 @@ class TerminalProgress(Progress):
         if self._bar is not None:
             self._bar.end()
             self._bar = None
-
-    def _show_bar(self, name: str, done: int, total: int | None, unit: str) -> None:
-        if self._bar is None or name != self._stage:
-            self.end_stage()
-            self._bar = _Bar(name, self._lines)
-        self._bar.update(done, total, unit)
 
 
 class _Bar:

@@ -195,16 +195,11 @@ def arriving_lines(
     from 1.
     """
     waiting: deque[bytes] = deque()
-    texts = read_lines(_pop_lines(waiting), on_invalid="replace", report_invalid=report_invalid, name=name)
+    texts = read_lines(iter(waiting.popleft, None), on_invalid="replace", report_invalid=report_invalid, name=name)
     for lines in _complete_lines(stream):
         waiting.extend(lines)
         while waiting:
             yield list(islice(texts, min(len(waiting), max_lines)))
-
-
-def _pop_lines(waiting: deque[bytes]) -> Iterator[bytes]:
-    while True:
-        yield waiting.popleft()
 
 
 def _complete_lines(stream: BinaryIO) -> Iterator[list[bytes]]:

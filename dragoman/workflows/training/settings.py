@@ -120,9 +120,11 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     for note in given.notes:
         progress.note(note)
     requested = _requested_config(given, frozen)
-    if request.out and frozen:  # settings that must not change come before settings that contradict each other
-        check_recorded(request.out, requested.data, given.keys)
-        check_frozen(request.out, replace(requested, train=replace(requested.train, precision=frozen.train.precision)))
+    if request.out:  # settings that must not change come before settings that contradict each other
+        if frozen:
+            check_recorded(request.out, requested.data, given.keys)
+        precision = (frozen or requested).train.precision  # "auto" is resolved below, and `train_run` checks it
+        check_frozen(request.out, replace(requested, train=replace(requested.train, precision=precision)))
     fine_tunes = frozen is None and bool(requested.train.start_from)
     if fine_tunes:
         require_model(requested.train.start_from)
@@ -134,7 +136,11 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         progress.note(f"reading {corpora.train}")
         with progress.counting("checking", unit="pairs"):
             size = check_corpus(corpora.train, progress.note, checks_languages and not fine_tunes)
-        recipe, names_preset = _recipe(size, requested), "model.preset" in given.keys
+        recipe, names_preset = recipe_for(size, requested.tokenizer), "model.preset" in given.keys
+        if fine_tunes:
+            from dragoman.workflows.training.fine_tuning import settings_for
+
+            recipe = settings_for(requested.train.start_from, size)
         base = adapt_recipe(recipe, requested, names_preset)
         endless = replace(requested, train=replace(requested.train, max_steps=0))
         unfitted = adapt_recipe(recipe, endless, names_preset)
@@ -157,8 +163,6 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         )
     config = replace(config, train=_settle_device(config.train, frozen is None, progress))
     progress.note(_describe(config, size))
-    if request.out:
-        check_frozen(request.out, config)  # before anything is written into a folder that may hold something else
     return ResolvedRun(config, corpora, size, loaded.given, given.unchecked_over(unfitted), request.out)
 
 
@@ -212,15 +216,6 @@ def check_early(given: GivenSettings, frozen: Config | None) -> None:
 def _with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
     """Return the configuration with these languages."""
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
-
-
-def _recipe(size: CorpusSize, requested: Config) -> Config:
-    """Return the recipe for fine-tuning, or for a corpus of this size."""
-    if requested.train.start_from:
-        from dragoman.workflows.training.fine_tuning import settings_for
-
-        return settings_for(requested.train.start_from, size)
-    return recipe_for(size, requested.tokenizer)
 
 
 def _expand_variables(data: DataSettings) -> DataSettings:
