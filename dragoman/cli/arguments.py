@@ -126,22 +126,14 @@ class ArgumentParser(argparse.ArgumentParser):
         return self._section.add_argument(*names, **facts) if self._section else super().add_argument(*names, **facts)
 
     def add_flag(
-        self,
-        flag: str,
-        metavar: str,
-        text: str,
-        kind: Callable[[str], Any] = str,
-        default: Any = None,
-        required: bool = False,
+        self, flag: str, metavar: str, text: str, kind: Callable[[str], Any] = str, default: Any = None
     ) -> None:
         """A flag with one value, which `kind` reads; `text` is its help."""
-        self.add_argument(flag, metavar=metavar, help=text, type=kind, default=default, required=required)
+        self.add_argument(flag, metavar=metavar, help=text, type=kind, default=default)
 
-    def add_choice(
-        self, flag: str, choices: Sequence[str], text: str, default: str | None = None, required: bool = False
-    ) -> None:
+    def add_choice(self, flag: str, choices: Sequence[str], text: str, default: str | None = None) -> None:
         """A flag whose value is one of these words."""
-        self.add_flag(flag, "|".join(choices), text, one_of(*choices), default, required)
+        self.add_flag(flag, "|".join(choices), text, one_of(*choices), default)
 
     def add_switch(self, flag: str, text: str) -> None:
         """A flag without a value."""

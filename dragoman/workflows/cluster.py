@@ -118,21 +118,13 @@ def translate_on_cluster(job: ClusterJob, progress: Progress = QUIET) -> None:
     parts = OutputParts(job.output)
     if done := parts.begin(job.facts()):
         progress.note(f"{done} chunks are already translated; translating the others")
-    number = 0
-
-    def missing() -> Iterator[Chunk]:
-        nonlocal number
-        lines = read_lines(job.source, encoding=job.encoding, on_invalid="replace", report_invalid=job.report_invalid)
-        for chunk in split_into_chunks(lines, job.chunk_lines):
-            number += 1
-            if not parts.has(chunk.number):
-                yield chunk
-
-    for chunk, translations in _translate_chunks(missing(), job):
+    lines = read_lines(job.source, encoding=job.encoding, on_invalid="replace", report_invalid=job.report_invalid)
+    missing = (chunk for chunk in split_into_chunks(lines, job.chunk_lines) if not parts.has(chunk.number))
+    for chunk, translations in _translate_chunks(missing, job):
         for line, translation in enumerate(translations, start=chunk.first_line + 1):
             job.report(line, translation)
         parts.write(chunk.number, "".join(f"{job.write(translation)}\n" for translation in translations).encode())
-    parts.join(number)
+    parts.join()
 
 
 class Worker:
@@ -294,11 +286,11 @@ class OutputParts:
         """Write a part, whole or not at all."""
         write_file(self._part(number), content)
 
-    def join(self, count: int) -> None:
-        """Write the output from its `count` parts, then remove the folder."""
+    def join(self) -> None:
+        """Write the output from its parts, then remove the folder."""
         with stream_to_file(self.output) as stream:
-            for number in range(count):
-                with self._part(number).open("rb") as part:
+            for path in sorted(self.folder.glob("part_*")):
+                with path.open("rb") as part:
                     shutil.copyfileobj(part, stream)
         shutil.rmtree(self.folder, ignore_errors=True)
 
