@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, Options, file_name
-from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, test_checks, test_files
+from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, scored_test
 from dragoman.display import json_text, text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
@@ -16,10 +16,8 @@ from dragoman.workflows.progress import TerminalProgress
 
 def run(options: Options) -> None:
     """Print the comparison."""
-    src, ref = test_files(options, "--src", "--ref")
-    request = ComparisonRequest(
-        options.a, options.b, src, ref, options.model_request(), options.train or "", **test_checks(options)
-    )
+    test, models = scored_test(options, "--src", "--ref"), options.model_request()
+    request = ComparisonRequest(a=options.a, b=options.b, models=models, train=options.train or "", **test)
     comparison = compare_systems(request, TerminalProgress())
     for warning in comparison.warnings:
         say(f"warning: {warning}")

@@ -13,15 +13,12 @@ from dragoman.workflows.progress import TerminalProgress
 
 def run(options: Options) -> None:
     """Print the scores."""
-    src, ref = test_files(options, "--ref")
     request = EvaluationRequest(
-        ref=ref,
-        src=src,
+        **scored_test(options, "--ref"),
         hyp=options.hyp or "",
         model=options.model_request(*filter(None, [options.model])),
         train=tuple(options.train or ()),
         terms=options.terms or "",
-        **test_checks(options),
         checklist=options.checklist,
     )
     report = evaluate_test(request, TerminalProgress())
@@ -75,10 +72,11 @@ def test_files(options: Options, *needed: str) -> tuple[str, str]:
     return src, ref
 
 
-def test_checks(options: Options) -> dict[str, Any]:
-    """How to read and check a test, from the flags of `add_scoring_flags`, as keywords of a request."""
+def scored_test(options: Options, *needed: str) -> dict[str, Any]:
+    """The fields of a `ScoredTest`, from the flags of `add_test_flags` and `add_scoring_flags`."""
+    src, ref = test_files(options, *needed)
     checks = {"check_languages": options.check_languages, "check_lines": options.check_lines}
-    return {"layout": options.layout(), "tokenize": options.tokenize or "", **checks}
+    return {"src": src, "ref": ref, "layout": options.layout(), "tokenize": options.tokenize or "", **checks}
 
 
 def add_scoring_flags(parser: ArgumentParser) -> None:

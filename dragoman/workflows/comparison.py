@@ -18,7 +18,6 @@ from dragoman.evaluation.comparison import Comparison, compare_outputs
 from dragoman.evaluation.metrics import tokenizer_for, without_columns
 from dragoman.languages import name_with_code
 from dragoman.text.corpus import opening
-from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_FLAG, check_same_language, language_of_side
 from dragoman.text.lines import prefetch_first
 from dragoman.workflows import evaluation
@@ -33,41 +32,24 @@ if TYPE_CHECKING:
 _LEAST_KNOWN, _MUCH_MORE = 0.1, 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest(evaluation.ScoredTest):
     """Two systems and the test to compare them on.
 
     Parameters
     ----------
     a, b
         The systems: each a model folder, a run, a loaded translator, or a file with one translation per line.
-    src, ref
-        The files of the sources and the references. Of files with both sides, the source or target is read: `src` and
-        `ref` may be one file.
     models
         How to translate with the systems that are models. Its `paths` are not used.
     train
         A file of training text in the target language, or with both sides. It tells which words are rare.
-    layout
-        Columns and encoding of the files.
-    tokenize
-        SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
-    check_languages
-        Whether a text that is clearly in another language than expected is an error.
-    check_lines
-        Whether translations that shift against the references by lines are an error.
     """
 
     a: "str | Translator"
     b: "str | Translator"
-    src: str
-    ref: str
     models: ModelRequest = field(default_factory=ModelRequest)
     train: str = ""
-    layout: Layout = PLAIN
-    tokenize: str = ""
-    check_languages: bool = True
-    check_lines: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +99,7 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
     lang = a.lang or b.lang or test.tgt_lang
     if request.check_languages:
         if not a.lang and not b.lang:
-            evaluation.check_test_languages(test, request.src, request.ref, progress)
+            evaluation.check_test_languages(test, request, progress)
         for name, output in zip(systems, written, strict=True):
             if output is not None:  # a model's output is never the wrong file, however bad it is
                 others = [request.src, request.ref, *(str(each) for each in systems if each != name)]
@@ -192,6 +174,6 @@ def _translate(
     opening.check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
     if request.check_languages:
         languages = {"src_lang": model.src_lang, "tgt_lang": model.tgt_lang}
-        evaluation.check_test_languages(replace(test, **languages), request.src, request.ref, progress)
+        evaluation.check_test_languages(replace(test, **languages), request, progress)
     with progress.counting(f"translating with {system}", len(test.sources)):
         return _Output(model.translator.translate(test.sources), model.tgt_lang)

@@ -32,18 +32,41 @@ from dragoman.workflows.progress import QUIET, Progress
 _CHUNK_LINES = 1 << 13
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredTest:
+    """A test, how to read it, and what to check before its scores are computed.
+
+    Parameters
+    ----------
+    src, ref
+        The files of the sources and the references. Of files with both sides, the source or target is read: `src` and
+        `ref` may be one file.
+    layout
+        Columns and encoding of the files.
+    tokenize
+        SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
+    check_languages
+        Whether a text that is clearly in another language than expected is an error.
+    check_lines
+        Whether translations that shift against the references by lines are an error.
+    """
+
+    src: str = ""
+    ref: str
+    layout: Layout = PLAIN
+    tokenize: str = ""
+    check_languages: bool = True
+    check_lines: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRequest(ScoredTest):
     """A test, and the model or the translations to score on it.
 
     Set either `model` and `src`, or `hyp`.
 
     Parameters
     ----------
-    ref
-        The file of the references.
-    src
-        The file of the sources. It may be the same file as `ref`: of a file with both sides, one side is read.
     hyp
         A file of translations to score instead of a model.
     model
@@ -53,29 +76,15 @@ class EvaluationRequest:
         Needs `src`.
     terms
         A file of required translations for the model to use.
-    layout
-        Columns and encoding of the files.
-    tokenize
-        SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
-    check_languages
-        Whether a text that is clearly in another language than expected is an error.
-    check_lines
-        Whether translations that shift against the references by lines are an error.
     checklist
         Whether to count the model's mistakes with numbers, names, negation and similar phenomena
         (`dragoman.evaluation.checklists`). Needs a model.
     """
 
-    ref: str
-    src: str = ""
     hyp: str = ""
     model: ModelRequest = field(default_factory=ModelRequest)
     train: tuple[str, ...] = ()
     terms: str = ""
-    layout: Layout = PLAIN
-    tokenize: str = ""
-    check_languages: bool = True
-    check_lines: bool = True
     checklist: bool = False
 
 
@@ -179,7 +188,7 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
             )
         training = _open_training_text(request, test)
         if request.check_languages:
-            check_test_languages(test, request.src, request.ref, progress)
+            check_test_languages(test, request, progress)
         translate = partial(model.translator.translate, terms=terms)
         with progress.counting("translating", len(test.sources)):
             hypotheses = translate(test.sources)
@@ -307,11 +316,12 @@ def check_outputs(
         )
 
 
-def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Progress = QUIET) -> None:
+def check_test_languages(test: EvaluationTexts, request: ScoredTest, progress: Progress) -> None:
     """Raise DataError if a side of the test is clearly in another language than stated.
 
-    Similar languages are only a note. `src` and `ref` are the names of the files, for the error.
+    Similar languages are only a note.
     """
+    src, ref = request.src, request.ref
     if src == ref:
         choice = "" if opening.format_of(Path(src)) == "tmx" else " (choose with `--columns`)"
         src, ref = (f"the {side} of {src}{choice}" for side in ("source", "target"))

@@ -32,19 +32,20 @@ settings = json.loads(sys.argv[1])
 request = RunRequest(overrides=settings | {"data.train_src": "train.en", "data.train_tgt": "train.de"})
 plan = plan_run(request)
 more = RunRequest(overrides={"train.max_steps": "12"}, out=Path("run"))
-models, steps = [], []
+folders, steps = [], []
 for each in (replace(request, out=Path("run")), more, more):
-    models.append(train_run(resolve_run(each)))
+    folders.append(train_run(resolve_run(each)))
     steps.append(RunFolder(Path("run")).steps()[-1])
 model = ModelRequest(("run",), {"inference.beam_size": "1"}, device="cpu")
 report = evaluate_test(EvaluationRequest(src="test.en", ref="test.de", model=model))
-compared = compare_systems(ComparisonRequest("run", "test.de", "test.en", "test.de", replace(model, paths=())))
+models = replace(model, paths=())
+compared = compare_systems(ComparisonRequest(a="run", b="test.de", src="test.en", ref="test.de", models=models))
 translation = load_model(replace(model, overrides={})).translator.translate(["Where is the station?"])
 print(json.dumps({
     "planned": [plan.size.pairs, plan.forecast.steps, plan.forecast.ends_by, plan.measured.parameters],
     "steps": steps,
-    "models": [str(model) for model in models],
-    "scores": read_card(models[-1]).scores,
+    "models": [str(folder) for folder in folders],
+    "scores": read_card(folders[-1]).scores,
     "evaluated": [[score.name, score.value, score.signature] for score in report.whole.scores],
     "compared": [compared.num_sentences, compared.metrics[0].b.value],
     "checked": check_files(["train.en", "train.de"]).pairs,

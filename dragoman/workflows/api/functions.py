@@ -159,8 +159,8 @@ def evaluate(
     ConfigError, DataError, ModelError
         As the command `dragoman evaluate`.
     """
-    files = str(check_path("ref", ref)), str(check_path("src", src))
-    request = EvaluationRequest(*files, model=_model_request(model, settings), checklist=checklist)
+    ref, src = str(check_path("ref", ref)), str(check_path("src", src))
+    request = EvaluationRequest(src=src, ref=ref, model=_model_request(model, settings), checklist=checklist)
     return evaluate_test(replace(request, train=tuple(map(str, check_paths("train", train)))), default_progress())
 
 
@@ -189,7 +189,8 @@ def compare(a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: 
     models = ModelRequest(overrides=overrides_of_keywords(settings, ("inference",)))
     systems = [_model_request(model, {}, name) for name, model in (("a", a), ("b", b))]
     first, second = (model.translator or model.paths[0] for model in systems)
-    request = ComparisonRequest(first, second, str(check_path("src", src)), str(check_path("ref", ref)), models)
+    src, ref = str(check_path("src", src)), str(check_path("ref", ref))
+    request = ComparisonRequest(a=first, b=second, src=src, ref=ref, models=models)
     return compare_systems(request, default_progress())
 
 
