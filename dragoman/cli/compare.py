@@ -57,22 +57,17 @@ def _page(found: Comparison, options: Options) -> Iterator[str]:
     yield found.verdict
     yield f"By sentence (chrF2) B wins {found.b_wins:,}, loses {found.b_losses:,}; {found.ties:,} are equal."
     yield ""
-    yield from text_table(
-        ("source characters", "sentences", "A chrF2", "B chrF2", "B wins", "B loses"),
-        (
-            (f"{one.shortest} to {one.longest}", f"{one.sentences:,}", f"{one.a_chrf:.1f}", f"{one.b_chrf:.1f}",
-             f"{one.b_wins:,}", f"{one.b_losses:,}")
-            for one in found.by_length
-        ),
-    )  # fmt: skip
+    rows = []
+    for one in found.by_length:
+        counts = f"{one.a_chrf:.1f}", f"{one.b_chrf:.1f}", f"{one.b_wins:,}", f"{one.b_losses:,}"
+        rows.append((f"{one.shortest} to {one.longest}", f"{one.sentences:,}", *counts))
+    yield from text_table(("source characters", "sentences", "A chrF2", "B chrF2", "B wins", "B loses"), rows)
     yield ""
-    yield from text_table(
-        (f"words seen in {options.train or 'the references'}", "words", "A has", "B has"),
-        (
-            (_times(one), f"{one.words:,}", f"{one.a_found / one.words:.1%}", f"{one.b_found / one.words:.1%}")
-            for one in found.by_rarity
-        ),
-    )
+    shares = [
+        (_times(one), f"{one.words:,}", f"{one.a_found / one.words:.1%}", f"{one.b_found / one.words:.1%}")
+        for one in found.by_rarity
+    ]
+    yield from text_table((f"words seen in {options.train or 'the references'}", "words", "A has", "B has"), shares)
     for change in found.changes:
         yield from ("", f"line {change.line}, source     {change.src}", f"  reference  {change.reference}")
         yield f"  A {change.a_chrf:5.1f}    {change.a}"
@@ -82,11 +77,8 @@ def _page(found: Comparison, options: Options) -> Iterator[str]:
 
 
 def _metric_row(metric: MetricComparison) -> tuple[str, ...]:
-    scores = [
-        f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
-        for one in (metric.a, metric.b)
-        if one.interval
-    ]
+    intervals = [(one.value, *one.interval) for one in (metric.a, metric.b) if one.interval]
+    scores = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in intervals]
     found = metric.significance
     difference = f"{found.difference:+.2f} [{found.interval[0]:+.2f}, {found.interval[1]:+.2f}]"
     verdict = f"{metric.better} is better" if metric.better else "no difference shown"

@@ -99,13 +99,8 @@ def build_parser() -> ArgumentParser:
         parser.add_flag(f"--{name.replace('_', '-')}", metavar, text, default=default)
     parser.start_section("Limits")
     for name, one in SERVE_SETTINGS.items():
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=argument_type(one),
-            default=one.default,
-            metavar="X" if one.kind is float else "N",
-            help=f"{one.help} [default: {quote_value(one.default)}]",
-        )
+        text, metavar = f"{one.help} [default: {quote_value(one.default)}]", "X" if one.kind is float else "N"
+        parser.add_flag(f"--{name.replace('_', '-')}", metavar, text, argument_type(one), one.default)
     return parser
 
 

@@ -183,9 +183,8 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         languages = model.src_lang or test.src_lang, model.tgt_lang or test.tgt_lang
         test = EvaluationTexts(test.sources, test.references, *languages)
         if terms and not any(map(terms.find, test.sources)):
-            progress.note(
-                f"the test has none of the {len(terms.pairs):,} terms in {request.terms}; check their columns"
-            )
+            count = f"{len(terms.pairs):,} terms in {request.terms}"
+            progress.note(f"the test has none of the {count}; check their columns")
         training = _open_training_text(request, test)
         if request.check_languages:
             check_test_languages(test, request, progress)

@@ -100,10 +100,9 @@ def export_model(
     ModelError
         If `out` exists, or if the model is missing, damaged, or cannot be written in this format.
     """
-    if to != "ctranslate2" and quantization != "float32":
-        raise ConfigError(f"`--quantization` is for ctranslate2, but `--to` is {to}. Leave it out.")
-    if to != "int8" and embeddings != "float32":
-        raise ConfigError(f"`--embeddings` is for int8, but `--to` is {to}. Leave it out.")
+    for flag, value, fitting in (("quantization", quantization, "ctranslate2"), ("embeddings", embeddings, "int8")):
+        if to != fitting and value != "float32":
+            raise ConfigError(f"`--{flag}` is for {fitting}, but `--to` is {to}. Leave it out.")
     folder = out or sibling_path(Path(model), f"-{to}")
     check_new_folder(folder)
     require_model(model)

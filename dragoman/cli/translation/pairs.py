@@ -67,10 +67,8 @@ def _check_side(texts: list[str], corpus: Corpus, model: LoadedTranslator, is_ch
     found = contradiction(language_of_side(texts, model.src_lang), model.src_lang, model.tgt_lang)
     if not found:
         return
-    message = (
-        f"the source side of {corpus} looks like {name_with_code(found)}, but the model translates from "
-        f"{name_with_code(model.src_lang)}"
-    )
+    looks, source = name_with_code(found), name_with_code(model.src_lang)
+    message = f"the source side of {corpus} looks like {looks}, but the model translates from {source}"
     if is_chosen or not are_similar(found, model.tgt_lang):
         say(f"warning: {message}")
         return

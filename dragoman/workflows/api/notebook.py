@@ -150,13 +150,9 @@ class _TrainingDisplay(LogDisplay):
         if event:
             share = None if left is None else event["seconds"] / max(event["seconds"] + left, 1e-9)
             time_left = f"{duration(left)} left" if left else ""
-            facts = (
-                f"step {event['step']:,}",
-                f"epoch {event['epoch'] + 1:,}",
-                f"{event['tokens_per_second']:,.0f} tokens/s",
-                f"perplexity {event['perplexity']:,.2f}",
-            )
-            parts.append(f"<div>training {_bar(share)} {time_left}</div><div>{' · '.join(facts)}</div>")
+            position = f"step {event['step']:,} · epoch {event['epoch'] + 1:,}"
+            figures = f"{event['tokens_per_second']:,.0f} tokens/s · perplexity {event['perplexity']:,.2f}"
+            parts.append(f"<div>training {_bar(share)} {time_left}</div><div>{position} · {figures}</div>")
         parts.append(f"<div>{escape(self._validation)}</div>")
         parts.append(svg_curve(self._training_curve, self._validation_curve))
         lines = escape("\n".join(self._lines))

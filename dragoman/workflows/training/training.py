@@ -126,10 +126,8 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
     """
     out, config = run.folder, run.config
     device = resolve_device(config.train.device, "train.device")
-    with (
-        distributed.join_processes(device) as processes,
-        run_folder.lock_run(out) if processes.is_first else nullcontext(),
-    ):
+    lock = run_folder.lock_run(out)
+    with distributed.join_processes(device) as processes, lock if processes.is_first else nullcontext():
         if not processes.is_first:
             progress = QUIET
         processes.call_on_first(lambda: frozen_settings.check_frozen(out, config))
