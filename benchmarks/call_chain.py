@@ -71,11 +71,11 @@ def is_function(code: CodeType) -> bool:
 
 def call(command: str, chain: Chain | None = None) -> None:
     verb, *arguments = command.split()
-    run = import_module(f"dragoman.cli.{verb}").run
+    module = import_module(f"dragoman.cli.{verb}")
     if chain:
         chain.open = True
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        run(arguments)
+        module.run(module.build_parser().parse(arguments))
 
 
 def serve(chain: Chain) -> None:

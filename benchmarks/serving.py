@@ -146,7 +146,8 @@ def serve(options: argparse.Namespace) -> int:
 
     if options.fault:
         ServedModel.translate = faulty  # type: ignore[assignment,method-assign]
-    return verb.run([options.model, "--port", "0", "--no-page", *options.flag])
+    verb.run(verb.build_parser().parse([options.model, "--port", "0", "--no-page", *options.flag]))
+    return 0
 
 
 def sentences(count: int, seed: int = 7) -> list[str]:

@@ -12,18 +12,47 @@ from typing import Any, NoReturn
 
 from dragoman.cli.main import VERBS
 from dragoman.config import CORPUS_KEYS, Setting, settings_of
-from dragoman.config.fields import RENAMED, describe_removed, did_you_mean, quote_value
+from dragoman.config.fields import RENAMED, SettingValue, describe_removed, quote_value
 from dragoman.config.loading import NAME_HINTS, flag_of, with_current_keys
 from dragoman.errors import ConfigError
 from dragoman.text.charsets import check_encoding
 from dragoman.text.corpus.layout import Layout, layout_of
+from dragoman.workflows.models import ModelRequest
 
 _NUMBER = re.compile(r"-(\.?\d|inf$|nan$)")
 _MARK = "\0"
 _BOOL = "true|false"
 _FILE = "FILE"
+_COMMON_OF_MODELS = ("inference.beam_size", "inference.batch_tokens", "inference.precision")
+_ARGUMENT = r"argument (?:\S*/)?(\S+): "
+_REPHRASED = {
+    _ARGUMENT + r"expected (?:one|at least one|\d+) arguments?": "`{}` needs a value. {hint}",
+    _ARGUMENT + r"ignored explicit argument (.*)": "`{}` takes no value, but is given {}.",
+    _ARGUMENT + r"(.*)": "`{}` {}",
+    r"unrecognized arguments: (.*)": "`{}` is one argument too many. {hint}",
+}
 _MOST_COLUMNS = 100
 _HELP_COLUMN = 28
+
+
+class Options(argparse.Namespace):
+    """The parsed arguments and flags of a verb."""
+
+    def overrides(self) -> dict[str, str]:
+        """The settings among the flags as text by key, for `dragoman.config.load_config`. Replaces old names."""
+        return with_current_keys({key: text for key, text in vars(self).items() if "." in key})
+
+    def text_encoding(self) -> str:
+        """The encoding that ``--encoding`` names, or "". Raises ConfigError for an unknown name."""
+        return check_encoding(self.encoding or "", "`--encoding`")
+
+    def layout(self) -> Layout:
+        """The layout of files that the flags of `add_layout_flags` describe. Raises ConfigError."""
+        return layout_of(self.encoding or "", self.columns or "", self.header or "auto")
+
+    def model_request(self, *paths: str) -> ModelRequest:
+        """The models at the paths, with the device and the settings of the flags. Raises ConfigError."""
+        return ModelRequest(paths, self.overrides(), self.device)
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -45,7 +74,7 @@ class ArgumentParser(argparse.ArgumentParser):
         self._common = argparse._ArgumentGroup(self, "Common settings")  # not one of argparse's own groups
         self._shows_all = False
 
-    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+    def parse(self, arguments: Sequence[str]) -> Options:
         """The arguments after the verb. Raises ConfigError, or SystemExit(0) after ``--help``."""
         self.usage = self.usage_line()
         end = arguments.index("--") if "--" in arguments else len(arguments)
@@ -55,7 +84,7 @@ class ArgumentParser(argparse.ArgumentParser):
         self._refuse_second_files(flags)
         # argparse forgets a lone "--" between its passes over flags and the rest: what follows it is marked instead.
         parsed = self.parse_intermixed_args([*flags, *(_MARK + argument for argument in arguments[end + 1 :])])
-        return argparse.Namespace(**{name: _without_marks(value) for name, value in vars(parsed).items()})
+        return Options(**{name: _without_marks(value) for name, value in vars(parsed).items()})
 
     def usage_line(self) -> str:
         """The verb with its arguments, such as ``dragoman report RUN [flags]``."""
@@ -97,26 +126,23 @@ class ArgumentParser(argparse.ArgumentParser):
         return self._section.add_argument(*names, **facts) if self._section else super().add_argument(*names, **facts)
 
     def add_flag(
-        self,
-        flag: str,
-        metavar: str,
-        text: str,
-        kind: Callable[[str], Any] = str,
-        default: Any = None,
-        required: bool = False,
+        self, flag: str, metavar: str, text: str, kind: Callable[[str], Any] = str, default: Any = None
     ) -> None:
         """A flag with one value, which `kind` reads; `text` is its help."""
-        self.add_argument(flag, metavar=metavar, help=text, type=kind, default=default, required=required)
+        self.add_argument(flag, metavar=metavar, help=text, type=kind, default=default)
 
-    def add_choice(
-        self, flag: str, choices: Sequence[str], text: str, default: str | None = None, required: bool = False
-    ) -> None:
+    def add_choice(self, flag: str, choices: Sequence[str], text: str, default: str | None = None) -> None:
         """A flag whose value is one of these words."""
-        self.add_flag(flag, "|".join(choices), text, one_of(*choices), default, required)
+        self.add_flag(flag, "|".join(choices), text, one_of(*choices), default)
 
     def add_switch(self, flag: str, text: str) -> None:
         """A flag without a value."""
         self.add_argument(flag, action="store_true", help=text)
+
+    def add_languages(self, text: str, default: str | None = None) -> None:
+        """``--src-lang`` and ``--tgt-lang``. `text` is the end of their help."""
+        for side, name in (("src", "Source"), ("tgt", "Target")):
+            self.add_flag(f"--{side}-lang", "LANG", f"{name} language{text}", default=default)
 
     def add_device(self) -> None:
         """``--device``."""
@@ -148,6 +174,23 @@ class ArgumentParser(argparse.ArgumentParser):
                     )
                     if key in common:
                         self._common._group_actions.append(action)
+
+    def add_layout_flags(self) -> None:
+        """``--columns``, ``--header``, ``--no-header`` and ``--encoding`` of the files that a verb reads."""
+        self.add_flag("--columns", "SRC,TGT", "Source and target column of a table: 2,3 or header names or JSON keys")
+        self.add_argument("--header", action="store_const", const="yes", help="Skip the first row of a table")
+        text = "Keep a first row that looks like a header"
+        self.add_argument("--no-header", action="store_const", const="no", dest="header", help=text)
+        self.add_encoding_flag()
+
+    def add_encoding_flag(self) -> None:
+        """``--encoding`` alone."""
+        self.add_flag("--encoding", "NAME", "Encoding of files that are not UTF-8, such as windows-1250")
+
+    def add_model_flags(self, without: Collection[str] = ()) -> None:
+        """``--device`` and the settings of [inference], except the keys in `without`."""
+        self.add_device()
+        self.add_settings("inference", common=_COMMON_OF_MODELS, without=without, defaults="from the model")
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError instead of printing argparse's message."""
@@ -191,46 +234,21 @@ class ArgumentParser(argparse.ArgumentParser):
                 raise ConfigError(f"{twice} {'Leave one out.' if flag == '--output' else _join_hint(first, file)}")
 
 
-def add_layout_flags(parser: ArgumentParser) -> None:
-    """``--columns``, ``--header``, ``--no-header`` and ``--encoding`` of the files that a verb reads."""
-    text = "Source and target column of a table: 2,3 or header names or JSON keys"
-    parser.add_flag("--columns", "SRC,TGT", text)
-    parser.add_argument("--header", action="store_const", const="yes", help="Skip the first row of a table")
-    text = "Keep a first row that looks like a header"
-    parser.add_argument("--no-header", action="store_const", const="no", dest="header", help=text)
-    add_encoding_flag(parser)
+def argument_type(setting: Setting) -> Callable[[str], SettingValue]:
+    """A type for `add_argument`: a value of a setting."""
+
+    def parse(text: str) -> SettingValue:
+        try:
+            return setting.parse(text, "")
+        except ConfigError as error:
+            raise ArgumentTypeError(str(error).strip()) from None
+
+    return parse
 
 
-def add_encoding_flag(parser: ArgumentParser) -> None:
-    """``--encoding`` alone."""
-    parser.add_flag("--encoding", "NAME", "Encoding of files that are not UTF-8, such as windows-1250")
-
-
-def encoding_of(options: argparse.Namespace) -> str:
-    """The encoding that ``--encoding`` names, or "". Raises ConfigError for an unknown name."""
-    return check_encoding(options.encoding or "", "`--encoding`")
-
-
-def layout_from(options: argparse.Namespace) -> Layout:
-    """The layout of files that the flags of `add_layout_flags` describe. Raises ConfigError."""
-    return layout_of(options.encoding or "", options.columns or "", options.header or "auto")
-
-
-def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The settings among the parsed flags as text by key, for `dragoman.config.load_config`. Replaces old names."""
-    return with_current_keys({key: text for key, text in vars(arguments).items() if "." in key})
-
-
-def one_of(*choices: str) -> Callable[[str], str]:
+def one_of(*choices: str) -> Callable[[str], SettingValue]:
     """A type for `add_argument`: one of these words."""
-
-    def choice(text: str) -> str:
-        if text not in choices:
-            hint = did_you_mean(text, choices)
-            raise ArgumentTypeError(f"must be one of {', '.join(choices)}, but is {quote_value(text)}.{hint}")
-        return text
-
-    return choice
+    return argument_type(Setting("", "", str, choices, ""))
 
 
 def file_name(text: str) -> str:
@@ -294,17 +312,12 @@ def _help(setting: Setting, defaults: str | Mapping[str, str]) -> str:
 def _rephrase(message: str, prog: str) -> str:
     """An error of argparse in the grammar of our errors."""
     hint = f"See `{prog} --help`."
-    if found := re.fullmatch(r"argument (\S+): expected (?:one|at least one|\d+) arguments?", message):
-        return f"`{_last_name(found[1])}` needs a value. {hint}"
-    if found := re.fullmatch(r"argument (\S+): ignored explicit argument (.*)", message):
-        return f"`{_last_name(found[1])}` takes no value, but is given {found[2]}."
-    if found := re.fullmatch(r"argument (\S+): (.*)", message, re.DOTALL):
-        return f"`{_last_name(found[1])}` {found[2]}"
     if found := re.fullmatch(r"the following arguments are required: (.*)", message):
         names = ", ".join(f"`{name}`" if name.startswith("-") else name for name in found[1].split(", "))
         return f"{names} {'are' if ',' in names else 'is'} missing. {hint}"
-    if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
-        return f"`{found[1].replace(_MARK, '')}` is one argument too many. {hint}"
+    for pattern, text in _REPHRASED.items():
+        if found := re.fullmatch(pattern, message, re.DOTALL):
+            return text.format(*(each.replace(_MARK, "") for each in found.groups()), hint=hint)
     return f"{message}. {hint}"
 
 
@@ -334,7 +347,3 @@ def _nearest_flag(flag: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(flag, known, n=1, cutoff=0.7)
     near = near or [by_name[each] for each in difflib.get_close_matches(name, by_name, n=1, cutoff=0.7)]
     return near[0] if near else ""
-
-
-def _last_name(names: str) -> str:
-    return names.split("/")[-1]

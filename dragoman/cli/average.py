@@ -1,19 +1,16 @@
 """``dragoman average RUN``: write the mean of the last checkpoints of a run as a model folder."""
 
-from collections.abc import Sequence
-
-from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
+from dragoman.bundle.card import read_card
+from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.messages import say
 from dragoman.workflows.runs import average_run
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the path of the new model folder. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    mean = average_run(given.run, given.last, given.out)
-    say(f"averaged the checkpoints after steps {', '.join(map(str, mean.steps))}")
-    print(mean.folder)
-    return 0
+def run(options: Options) -> None:
+    """Print the path of the new model folder."""
+    mean = average_run(options.run, options.last, options.out)
+    say(f"averaged the checkpoints after steps {', '.join(map(str, read_card(mean).averaged_steps))}")
+    print(mean)
 
 
 def build_parser() -> ArgumentParser:

@@ -1,40 +1,29 @@
 """``dragoman check``: examine a corpus before you train on it."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
+from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.display import json_text
 from dragoman.errors import ConfigError
-from dragoman.workflows.corpus import CorpusFiles, check_files
+from dragoman.workflows.corpus import check_files
 from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _WRONG = 2
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Options) -> int:
     """Print the findings. Returns exit code 2 if one is serious, else 0."""
-    options = build_parser().parse(arguments)
     sides = [file for file in (options.src, options.tgt) if file]
-    given = [files for files in (options.files, sides, [options.data] * bool(options.data)) if files]
-    if len(given) != 1 or len(sides) == 1:
+    named = [files for files in (options.files, sides, [options.data] * bool(options.data)) if files]
+    if len(named) != 1 or len(sides) == 1:
         raise ConfigError(
             "Either SRC and TGT or `--data` must be given. Name two aligned files, or one file with both sides."
         )
-    files = CorpusFiles(
-        given[0],
-        options.dev or (),
-        options.test or (),
-        options.src_lang,
-        options.tgt_lang,
-        layout_from(options),
-    )
-    examination = check_files(files, TerminalProgress() if sys.stderr.isatty() else QUIET)
-    if options.json:
-        print(json_text(asdict(examination)))
-    else:
-        print(examination)
+    held_out, languages = {"dev": options.dev, "test": options.test}, (options.src_lang, options.tgt_lang)
+    progress = TerminalProgress() if sys.stderr.isatty() else QUIET
+    examination = check_files(named[0], held_out, languages, options.layout(), progress)
+    print(json_text(asdict(examination)) if options.json else examination)
     return _WRONG if examination.serious else 0
 
 
@@ -49,11 +38,9 @@ def build_parser() -> ArgumentParser:
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
     for part, name in (("dev", "Validation"), ("test", "Test")):
         text = f"{name} data, one file or two, to look for in the training text"
-        parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
-    for side, name in (("src", "Source"), ("tgt", "Target")):
-        text = f"{name} language, code or name [default: from file names or data]"
-        parser.add_flag(f"--{side}-lang", "LANG", text, default="")
+        parser.add_argument(f"--{part}", nargs="+", default=(), metavar="FILE", help=text)
+    parser.add_languages(", code or name [default: from file names or data]", default="")
     parser.add_switch("--json", "Print JSON instead of a report")
     parser.start_section("More flags")
-    add_layout_flags(parser)
+    parser.add_layout_flags()
     return parser

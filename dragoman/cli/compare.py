@@ -1,39 +1,23 @@
 """``dragoman compare``: compare two models, or two files of translations, on one test, with significance tests."""
 
-import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 
-from dragoman.cli.arguments import ArgumentParser, file_name, layout_from
-from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, test_files
-from dragoman.cli.models import model_request
+from dragoman.cli.arguments import ArgumentParser, Options, file_name
+from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, scored_test
 from dragoman.display import json_text, text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the comparison. Returns the exit code."""
-    options = build_parser().parse(arguments)
-    src, ref = test_files(options, "--src", "--ref")
-    request = ComparisonRequest(
-        a=options.a,
-        b=options.b,
-        src=src,
-        ref=ref,
-        models=model_request([], options),
-        train=options.train or "",
-        layout=layout_from(options),
-        tokenize=options.tokenize or "",
-        check_languages=options.check_languages,
-        check_lines=options.check_lines,
-    )
-    announce_compiling()
+def run(options: Options) -> None:
+    """Print the comparison."""
+    test, models = scored_test(options, "--src", "--ref"), options.model_request()
+    request = ComparisonRequest(a=options.a, b=options.b, models=models, train=options.train or "", **test)
     comparison = compare_systems(request, TerminalProgress())
     for warning in comparison.warnings:
         say(f"warning: {warning}")
@@ -42,7 +26,6 @@ def run(arguments: Sequence[str]) -> int:
         print(json_text({**names, **asdict(comparison)}))
     else:
         sys.stdout.writelines(f"{line}\n" for line in _page(comparison, options))
-    return 0
 
 
 def build_parser() -> ArgumentParser:
@@ -62,7 +45,7 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:
+def _page(found: Comparison, options: Options) -> Iterator[str]:
     yield f"A  {options.a}"
     yield f"B  {options.b}"
     yield f"{found.num_sentences:,} sentences; in brackets 95 % of {RESAMPLES:,} resampled tests (seed {SEED})"
@@ -74,22 +57,17 @@ def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:
     yield found.verdict
     yield f"By sentence (chrF2) B wins {found.b_wins:,}, loses {found.b_losses:,}; {found.ties:,} are equal."
     yield ""
-    yield from text_table(
-        ("source characters", "sentences", "A chrF2", "B chrF2", "B wins", "B loses"),
-        (
-            (f"{one.shortest} to {one.longest}", f"{one.sentences:,}", f"{one.a_chrf:.1f}", f"{one.b_chrf:.1f}",
-             f"{one.b_wins:,}", f"{one.b_losses:,}")
-            for one in found.by_length
-        ),
-    )  # fmt: skip
+    rows = []
+    for one in found.by_length:
+        counts = f"{one.a_chrf:.1f}", f"{one.b_chrf:.1f}", f"{one.b_wins:,}", f"{one.b_losses:,}"
+        rows.append((f"{one.shortest} to {one.longest}", f"{one.sentences:,}", *counts))
+    yield from text_table(("source characters", "sentences", "A chrF2", "B chrF2", "B wins", "B loses"), rows)
     yield ""
-    yield from text_table(
-        (f"words seen in {options.train or 'the references'}", "words", "A has", "B has"),
-        (
-            (_times(one), f"{one.words:,}", f"{one.a_found / one.words:.1%}", f"{one.b_found / one.words:.1%}")
-            for one in found.by_rarity
-        ),
-    )
+    shares = [
+        (_times(one), f"{one.words:,}", f"{one.a_found / one.words:.1%}", f"{one.b_found / one.words:.1%}")
+        for one in found.by_rarity
+    ]
+    yield from text_table((f"words seen in {options.train or 'the references'}", "words", "A has", "B has"), shares)
     for change in found.changes:
         yield from ("", f"line {change.line}, source     {change.src}", f"  reference  {change.reference}")
         yield f"  A {change.a_chrf:5.1f}    {change.a}"
@@ -99,11 +77,8 @@ def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:
 
 
 def _metric_row(metric: MetricComparison) -> tuple[str, ...]:
-    scores = [
-        f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
-        for one in (metric.a, metric.b)
-        if one.interval
-    ]
+    intervals = [(one.value, *one.interval) for one in (metric.a, metric.b) if one.interval]
+    scores = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in intervals]
     found = metric.significance
     difference = f"{found.difference:+.2f} [{found.interval[0]:+.2f}, {found.interval[1]:+.2f}]"
     verdict = f"{metric.better} is better" if metric.better else "no difference shown"

@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.cli.train import run_training
 from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
@@ -61,28 +61,38 @@ _COPY_SETTINGS = {
 _COPY_TRAIN, _COPY_HELD_OUT, _COPY_SHARE = 4000, 200, 0.95
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Options) -> int:
     """Train, score held-out sentences, and print ten of them with their references. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    if given.copy:
-        return _copy(given.out, overrides_of(given))
-    limits = {} if given.minutes is None else {"train.max_minutes": given.minutes}
-    if limits and overrides_of(given).get("train.max_minutes", given.minutes) != given.minutes:
+    if options.copy:
+        return _copy(options.out, options.overrides())
+    limits = {} if options.minutes is None else {"train.max_minutes": options.minutes}
+    if limits and options.overrides().get("train.max_minutes", options.minutes) != options.minutes:
         raise ConfigError("`--minutes` and `--train.max-minutes` are one setting, but differ. Leave one out.")
     for minutes in limits.values():
         SETTINGS["train.max_minutes"].parse(minutes, "`--minutes`")
-    corpus = sibling_path(given.out, "-corpus")
-    files = {f"data.{name}": str(corpus / f"{name}.en-de.tsv") for name in ("train", "dev", "test")}
-    settings = {**_SETTINGS, **files, **limits, **overrides_of(given)}
-    check_early(read_given([], settings), frozen_config(given.out))
+    files = _corpus_files(options.out, ".en-de.tsv")
+    settings = {**_SETTINGS, **files, **limits, **options.overrides()}
+    check_early(read_given([], settings), frozen_config(options.out))
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
-    corpus.mkdir(parents=True, exist_ok=True)
-    for name, pairs in (("train", split.train), ("dev", split.dev), ("test", split.test)):
-        write_file(corpus / f"{name}.en-de.tsv", "".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))
-    code = run_training(RunRequest(overrides=settings, out=given.out))
-    if code == 0:
-        _show(given.out, split.test)
-    return code
+    parts = ([(pair.src, pair.tgt) for pair in pairs] for pairs in (split.train, split.dev, split.test))
+    if code := _train(options.out, settings, files, *parts):
+        return code
+    _show(options.out, split.test)
+    return 0
+
+
+def _corpus_files(out: Path, ending: str) -> dict[str, str]:
+    """The settings for the files of the corpus, in a folder beside the run."""
+    corpus = sibling_path(out, "-corpus")
+    return {f"data.{name}": str(corpus / f"{name}{ending}") for name in ("train", "dev", "test")}
+
+
+def _train(out: Path, settings: Mapping[str, str], files: Mapping[str, str], *parts: Sequence[tuple[str, str]]) -> int:
+    """Write the parts of the corpus, and train on it. Returns the exit code."""
+    for file, pairs in zip(map(Path, files.values()), parts, strict=True):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, "".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
+    return run_training(RunRequest(overrides=settings, out=out))
 
 
 def build_parser() -> ArgumentParser:
@@ -100,16 +110,11 @@ def build_parser() -> ArgumentParser:
 def _copy(out: Path, overrides: Mapping[str, str]) -> int:
     """Train on the copy task. Returns 2 if the model copies fewer than 95 % of new sequences exactly."""
     task = copy_task(_COPY_TRAIN, _COPY_HELD_OUT, _SEED)
-    corpus = sibling_path(out, "-corpus")
-    corpus.mkdir(parents=True, exist_ok=True)
     half = _COPY_HELD_OUT // 2
     texts = [_symbols(pairs.src_ids(index)) for pairs in (task.train, task.held_out) for index in range(len(pairs))]
-    held_out = texts[_COPY_TRAIN:]
-    for name, part in (("train", texts[:_COPY_TRAIN]), ("dev", held_out[:half]), ("test", held_out[half:])):
-        write_file(corpus / f"{name}.tsv", "".join(f"{text}\t{text}\n" for text in part))
-    files = {f"data.{name}": str(corpus / f"{name}.tsv") for name in ("train", "dev", "test")}
-    code = run_training(RunRequest(overrides={**_COPY_SETTINGS, **files, **overrides}, out=out))
-    if code:
+    held_out, files = texts[_COPY_TRAIN:], _corpus_files(out, ".tsv")
+    parts = ([(text, text) for text in part] for part in (texts[:_COPY_TRAIN], held_out[:half], held_out[half:]))
+    if code := _train(out, {**_COPY_SETTINGS, **files, **overrides}, files, *parts):
         return code
     from dragoman.inference.translator import Translator
 

@@ -1,39 +1,37 @@
 """``dragoman evaluate``: score a model on a test, or a file of translations, with BLEU, chrF and TER."""
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
-from dragoman.cli.models import add_model_flags, model_request
+from dragoman.cli.arguments import ArgumentParser, Options, file_name
 from dragoman.display import json_text
 from dragoman.errors import ConfigError
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
-from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
+from dragoman.workflows.evaluation import EvaluationRequest, evaluate_test
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the scores. Returns the exit code."""
-    options = build_parser().parse(arguments)
-    src, ref = test_files(options, "--ref")
+def run(options: Options) -> None:
+    """Print the scores."""
     request = EvaluationRequest(
-        ref=ref,
-        src=src,
+        **scored_test(options, "--ref"),
         hyp=options.hyp or "",
-        model=model_request([options.model] if options.model else [], options),
+        model=options.model_request(*filter(None, [options.model])),
         train=tuple(options.train or ()),
         terms=options.terms or "",
-        layout=layout_from(options),
-        tokenize=options.tokenize or "",
-        check_languages=options.check_languages,
-        check_lines=options.check_lines,
         checklist=options.checklist,
     )
-    announce_compiling()
-    _print(evaluate_test(request, TerminalProgress()), options.json)
-    return 0
+    report = evaluate_test(request, TerminalProgress())
+    for name, evaluation in report.evaluations:
+        for warning in evaluation.warnings:
+            say(f"warning: {name}{': ' if name else ''}{warning}")
+    if not options.json:
+        print(report)
+        return
+    content = asdict(report.whole)
+    content |= {"without_leaks": asdict(report.without_leaks)} if report.without_leaks else {}
+    content |= {"checklist": [asdict(each) for each in report.checklist]} if report.checklist else {}
+    print(json_text(content))
 
 
 def build_parser() -> ArgumentParser:
@@ -62,7 +60,7 @@ def add_test_flags(parser: ArgumentParser, *target: str) -> None:
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
 
 
-def test_files(options: argparse.Namespace, *needed: str) -> tuple[str, str]:
+def test_files(options: Options, *needed: str) -> tuple[str, str]:
     """The files of the sources and the references, twice the same one for ``--data``, or "". Raises ConfigError."""
     if options.data and (options.src or options.ref):
         raise ConfigError("`--data` has both sides, so no other file of the test can be given. Leave one out.")
@@ -74,6 +72,13 @@ def test_files(options: argparse.Namespace, *needed: str) -> tuple[str, str]:
     return src, ref
 
 
+def scored_test(options: Options, *needed: str) -> dict[str, Any]:
+    """The fields of a `ScoredTest`, from the flags of `add_test_flags` and `add_scoring_flags`."""
+    src, ref = test_files(options, *needed)
+    checks = {"check_languages": options.check_languages, "check_lines": options.check_lines}
+    return {"src": src, "ref": ref, "layout": options.layout(), "tokenize": options.tokenize or "", **checks}
+
+
 def add_scoring_flags(parser: ArgumentParser) -> None:
     """Flags for BLEU, the language check, the files of the test, and the model."""
     parser.start_section("More flags")
@@ -83,19 +88,5 @@ def add_scoring_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--no-language-check", dest="check_languages", action="store_false", help=text)
     text = "Accept translations that seem to shift against the references by lines"
     parser.add_argument("--no-line-check", dest="check_lines", action="store_false", help=text)
-    add_layout_flags(parser)
-    add_model_flags(parser)
-
-
-def _print(report: EvaluationReport, as_json: bool) -> None:
-    """Print the scores, then the scores without leaks and the checklist; in JSON under their own keys."""
-    for name, evaluation in report.evaluations:
-        for warning in evaluation.warnings:
-            say(f"warning: {name}{': ' if name else ''}{warning}")
-    if as_json:
-        content = asdict(report.whole)
-        content |= {"without_leaks": asdict(report.without_leaks)} if report.without_leaks else {}
-        content |= {"checklist": [asdict(each) for each in report.checklist]} if report.checklist else {}
-        print(json_text(content))
-        return
-    print(report)
+    parser.add_layout_flags()
+    parser.add_model_flags()

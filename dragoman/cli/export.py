@@ -1,17 +1,14 @@
 """``dragoman export MODEL --to int8|ctranslate2|marian``: write a small model, or one for another toolkit."""
 
-from collections.abc import Sequence
-
-from dragoman.cli.arguments import ArgumentParser, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, one_of, path_name
 from dragoman.workflows.exchange import export_model
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the path of the new folder. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    print(export_model(given.model, given.to, given.out, given.quantization, given.embeddings, TerminalProgress()))
-    return 0
+def run(options: Options) -> None:
+    """Print the path of the new folder."""
+    formats = options.quantization, options.embeddings
+    print(export_model(options.model, options.to, options.out, *formats, TerminalProgress()))
 
 
 def build_parser() -> ArgumentParser:
@@ -21,7 +18,8 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("model", metavar="MODEL", type=path_name, help="Model folder or run")
     text = "Format to write; int8: a smaller model folder; marian: the format of Hugging Face"
-    parser.add_choice("--to", ("int8", "ctranslate2", "marian"), text, required=True)
+    kind = one_of("int8", "ctranslate2", "marian")
+    parser.add_argument("--to", metavar="int8|ctranslate2|marian", type=kind, required=True, help=text)
     parser.add_flag("--out", "FOLDER", "Folder to write [default: MODEL-FORMAT]", path_name)
     text = "Number format of the weights, for ctranslate2 [default: float32]"
     parser.add_choice("--quantization", ("float32", "float16", "int8"), text, "float32")

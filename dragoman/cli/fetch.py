@@ -1,31 +1,28 @@
 """``dragoman fetch NAME LANGS``: a parallel corpus of the Hugging Face hub, as files that ``dragoman train`` reads."""
 
-from collections.abc import Sequence
 from shlex import quote
 
-from dragoman.cli.arguments import ArgumentParser, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
 from dragoman.messages import say
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the path of the corpus, or the table of known corpora. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    from dragoman.corpora import fetch, names
+def run(options: Options) -> None:
+    """Print the path of the corpus, or the table of known corpora."""
+    from dragoman import corpora
 
-    if given.list:
-        print(repr(names()))
-        return 0
-    if given.name is None or given.langs is None:
-        missing = "NAME and LANGS are" if given.name is None else "LANGS is"
+    if options.list:
+        print(repr(corpora.names()))
+        return
+    if options.name is None or options.langs is None:
+        missing = "NAME and LANGS are" if options.name is None else "LANGS is"
         raise ConfigError(
             f"{missing} missing. Write `dragoman fetch opus_books en-it`, or see `dragoman fetch --list`."
         )
-    corpus = fetch(
-        given.name, given.langs, given.out, config=given.config, columns=given.columns, revision=given.revision
-    )
+    names = "config", "columns", "revision"
+    corpus = corpora.fetch(options.name, options.langs, options.out, **{name: getattr(options, name) for name in names})
     for part, count in corpus.pairs.items():
         say(f"{part}: {count:,} pairs in {' and '.join(map(str, corpus.sides(part)))}")
     if "train" in corpus.pairs:
@@ -36,7 +33,6 @@ def run(arguments: Sequence[str]) -> int:
         )
         say(f"train with `dragoman train {flags} --out {quote(f'runs/{corpus.path.name}')}`")
     print(corpus.path)
-    return 0
 
 
 def build_parser() -> ArgumentParser:

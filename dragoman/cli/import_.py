@@ -1,23 +1,21 @@
 """``dragoman import MODEL``: convert a Marian (OPUS-MT) model in Hugging Face format into a model folder."""
 
-from collections.abc import Sequence
 from shlex import quote
 
-from dragoman.cli.arguments import ArgumentParser, path_name
+from dragoman.bundle.card import read_card
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.messages import say
 from dragoman.workflows.exchange import import_model
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print the path of the new model folder. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    imported = import_model(given.model, given.out, TerminalProgress())
-    card = imported.card
+def run(options: Options) -> None:
+    """Print the path of the new model folder."""
+    folder = import_model(options.model, options.out, TerminalProgress())
+    card = read_card(folder)
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
-    say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(imported.path))}`")
-    print(imported.path)
-    return 0
+    say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(folder))}`")
+    print(folder)
 
 
 def build_parser() -> ArgumentParser:

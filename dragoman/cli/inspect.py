@@ -1,20 +1,17 @@
 """``dragoman inspect MODEL TEXT``: show one translation from inside, as a page, a picture or data."""
 
-import argparse
 import sys
 import time
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
-from dragoman.cli.models import add_model_flags, model_request
+from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.config import WITHOUT_SAMPLING
 from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
 from dragoman.messages import say
-from dragoman.workflows.inspection import InspectionRequest, inspect_model
+from dragoman.workflows.inspection import inspect_model
 from dragoman.workflows.progress import TerminalProgress
 
 if TYPE_CHECKING:
@@ -27,18 +24,20 @@ _SECONDS_A_TOKEN = 0.04
 _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision", "batch_tokens", *WITHOUT_SAMPLING))
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Translate a text, print it, and write the requested files. Returns the exit code."""
-    options = build_parser().parse(arguments)
-    model = model_request([options.model], options)
+def run(options: Options) -> None:
+    """Translate a text, print it, and write the requested files."""
+    model = options.model_request(options.model)
     _check(options)
-    inspection = inspect_model(InspectionRequest(model, options.text or "", options.test), TerminalProgress())
+    inspection = inspect_model(model, options.text or "", options.test, TerminalProgress())
     if options.png is not None:
         from dragoman.visualization.figures.attention_figures import plot_heads
         from dragoman.visualization.figures.figure import save_figure
 
-        kind = _KINDS[options.kind or "cross"]
-        save_figure(plot_heads(inspection, layer=_layer(options.layer, inspection, kind), kind=kind), options.png)
+        kind, layer = _KINDS[options.kind or "cross"], options.layer
+        most = inspection.of_kind(kind).num_layers
+        if layer is not None and layer > most:
+            raise ConfigError(f"`--layer` must be from 1 to {most}, the layers of this model, but is {layer}.")
+        save_figure(plot_heads(inspection, layer=layer, kind=kind), options.png)
         say(f"wrote the picture to {options.png}")
     if options.out is not None:
         from dragoman.visualization.inspection.inspection import inspection_page
@@ -49,7 +48,6 @@ def run(arguments: Sequence[str]) -> int:
         print(inspection.to_json())
     else:
         _show(inspection)
-    return 0
 
 
 def build_parser() -> ArgumentParser:
@@ -68,11 +66,11 @@ def build_parser() -> ArgumentParser:
     text = "Attention in the picture [default: cross, from decoder to source]"
     parser.add_choice("--kind", tuple(_KINDS), text)
     parser.add_switch("--json", "Print JSON instead of text")
-    add_model_flags(parser, without=_IGNORED)
+    parser.add_model_flags(without=_IGNORED)
     return parser
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Options) -> None:
     """Raise ConfigError for flags that fit no model, before a model is loaded."""
     if (options.text is None) == (options.test is None):
         raise ConfigError(
@@ -95,29 +93,18 @@ def _check(options: argparse.Namespace) -> None:
             )
 
 
-def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") -> int | None:
-    """The layer, counted from 1. Raises ConfigError if the model has no such layer."""
-    most = inspection.of_kind(kind).num_layers
-    if number is not None and not 1 <= number <= most:
-        raise ConfigError(f"`--layer` must be from 1 to {most}, the layers of this model, but is {number}.")
-    return number
-
-
 def _show(inspection: "Inspection") -> None:
     """Print SOURCE, TARGET if it is known, and PREDICTED, which a terminal shows token by token."""
-    rows = [("SOURCE", inspection.src.text), ("TARGET", inspection.reference)]
-    for name, text in rows:
+    for name, text in (("SOURCE", inspection.src.text), ("TARGET", inspection.reference)):
         if text:
             print(f"{name:<10}{_one_line(text)}")
     sys.stdout.write(f"{'PREDICTED':<10}")
-    if sys.stdout.isatty():
-        for piece in _token_texts(inspection):
-            sys.stdout.write(piece)
+    for piece in _token_texts(inspection):
+        sys.stdout.write(piece)
+        if sys.stdout.isatty():
             sys.stdout.flush()
             time.sleep(_SECONDS_A_TOKEN)
-        print()
-    else:
-        print(_one_line(inspection.tgt.text))
+    print()
 
 
 def _token_texts(inspection: "Inspection") -> list[str]:

@@ -51,7 +51,8 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
 }
 """The verbs by purpose, with what each does.
 
-``run`` in ``dragoman.cli.VERB`` executes a verb, and ``build_parser`` returns its parser. The name of the module has
+``build_parser`` in ``dragoman.cli.VERB`` returns the parser of a verb, and ``run`` executes the verb with the parsed
+arguments. It returns an exit code, or None for 0. The name of the module has
 ``_`` for ``-``, and a ``_`` at its end if the verb is a keyword of Python. The module is imported only when the verb is
 called.
 """
@@ -70,13 +71,13 @@ PIPE_CLOSED = 141
 
 def run_command(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `argv` is without the name of the program."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         _check_streams()
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
         with _warnings_as_notes():
-            code = _dispatch(given)
+            code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except SystemExit as end:
@@ -92,7 +93,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     except DragomanError as error:
         return _complain(str(error))
     except (OSError, MemoryError, RuntimeError) as error:
-        line = _user_error(error, given[0] if given else "")
+        line = _user_error(error, arguments[0] if arguments else "")
         if line is None:
             raise
         if isinstance(error, OSError):
@@ -161,8 +162,14 @@ def _dispatch(arguments: list[str]) -> int:
         hint = did_you_mean(verb, VERBS) or " See `dragoman --help`."
         raise ConfigError(f"`{verb}` is not a verb of dragoman.{hint}")
     with needs_train_extra(f"`dragoman {verb}`"):
-        code: int = import_verb(verb).run(rest)
-    return code
+        module = import_verb(verb)
+        options = module.build_parser().parse(rest)
+        if verb != "warm-up":  # which tells what it compiles
+            from dragoman.kernels.compiling import announce_compiling
+
+            announce_compiling()
+        code: int | None = module.run(options)
+    return code or 0
 
 
 def _user_error(error: OSError | MemoryError | RuntimeError, verb: str) -> str | None:

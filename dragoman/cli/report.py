@@ -1,17 +1,13 @@
 """``dragoman report RUN``: write the report of a run again, as training did at its end."""
 
-from collections.abc import Sequence
-
-from dragoman.cli.arguments import ArgumentParser, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.runs import report_run
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Translate the test or validation data of the run and print the path of the report. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    print(report_run(given.run, given.device, TerminalProgress()))
-    return 0
+def run(options: Options) -> None:
+    """Translate the test or validation data of the run and print the path of the report."""
+    print(report_run(options.run, options.device, TerminalProgress()))
 
 
 def build_parser() -> ArgumentParser:

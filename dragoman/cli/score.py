@@ -1,15 +1,11 @@
 """``dragoman score``: log-probabilities of given translations, per sentence and per token."""
 
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
+from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.cli.evaluate import add_test_flags, test_files
-from dragoman.cli.models import add_model_flags, model_request
 from dragoman.config import SETTINGS, WITHOUT_SAMPLING
 from dragoman.display import json_text
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.records import PairScore
 from dragoman.text.corpus.splitting import chunks
 from dragoman.workflows.evaluation import read_test
@@ -23,19 +19,16 @@ _SEARCH = tuple(key for key in SETTINGS if key.startswith("inference.") and key 
 _NO_SAMPLES = {f"inference.{name}": str(value).lower() for name, value in {**WITHOUT_SAMPLING, "n_best": 1}.items()}
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print a line for each pair. Returns the exit code."""
-    options = build_parser().parse(arguments)
-    request = model_request(options.model, options)
+def run(options: Options) -> None:
+    """Print a line for each pair."""
+    request = options.model_request(*options.model)
     src, tgt = test_files(options, "--src", "--tgt")
-    announce_compiling()
     model = load_model(replace(request, overrides=_NO_SAMPLES | dict(request.overrides)), TerminalProgress())
-    texts = read_test(src, tgt, layout_from(options), known=(model.src_lang, model.tgt_lang))
-    write = _json_line if options.json else _line
+    texts = read_test(src, tgt, options.layout(), known=(model.src_lang, model.tgt_lang))
     for pairs in chunks(zip(texts.sources, texts.references, strict=True), _PAIRS_AT_ONCE):
         sources, targets = zip(*pairs, strict=True)
-        sys.stdout.writelines(f"{write(one)}\n" for one in model.translator.score(sources, targets, **model.overrides))
-    return 0
+        for one in model.translator.score(sources, targets):
+            print(json_text(asdict(one)) if options.json else _line(one))
 
 
 def build_parser() -> ArgumentParser:
@@ -50,15 +43,11 @@ def build_parser() -> ArgumentParser:
     add_test_flags(parser, "--ref", "--tgt")
     parser.add_switch("--json", "Print JSON with the tokens: an object per line")
     parser.start_section("More flags")
-    add_layout_flags(parser)
-    add_model_flags(parser, without=_SEARCH)
+    parser.add_layout_flags()
+    parser.add_model_flags(without=_SEARCH)
     return parser
 
 
 def _line(score: PairScore) -> str:
     """The log-probability of the sentence, a tab, and those of its tokens and of the end, separated by spaces."""
     return f"{score.log_prob:.4f}\t{' '.join(f'{one:.4f}' for one in score.token_log_probs)}"
-
-
-def _json_line(score: PairScore) -> str:
-    return json_text(asdict(score))

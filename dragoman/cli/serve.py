@@ -6,16 +6,13 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
-from dragoman.cli.models import add_model_flags, model_request
-from dragoman.config import WITHOUT_SAMPLING, Setting
-from dragoman.config.fields import SettingValue, quote_value
+from dragoman.cli.arguments import ArgumentParser, Options, argument_type, path_name
+from dragoman.config import WITHOUT_SAMPLING
+from dragoman.config.fields import quote_value
 from dragoman.errors import ConfigError, install_advice
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.serving.http.hangups import hold_reloads
 from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
@@ -37,14 +34,14 @@ _DEPLOYMENT = {
 }
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Load the models and serve them. Returns the exit code after the service is stopped."""
+def run(options: Options) -> None:
+    """Load the models, and serve them until the service is stopped."""
     with hold_reloads() as held:
-        return _serve(build_parser().parse(arguments), held)
+        _serve(options, held)
 
 
-def _serve(options: argparse.Namespace, held: list[int]) -> int:
-    model_request([], options)  # checks the flags
+def _serve(options: Options, held: list[int]) -> None:
+    options.model_request()  # checks the flags
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. {install_advice('serve')}")
     for text in options.model:  # before the slow imports
@@ -61,7 +58,7 @@ def _serve(options: argparse.Namespace, held: list[int]) -> int:
     keys = Keys(options.api_keys, settings.requests_per_minute)
     deployment = Deployment.from_flags(**{name: getattr(options, name) for name in _DEPLOYMENT})
     logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
-    load = partial(load_served_model, overrides=overrides_of(options), device=options.device)
+    load = partial(load_served_model, overrides=options.overrides(), device=options.device)
 
     def load_models() -> Models:
         loaded = [load(name, progress=TerminalProgress()) for name in options.model]
@@ -77,12 +74,10 @@ def _serve(options: argparse.Namespace, held: list[int]) -> int:
             signal.raise_signal(held[0])
 
     with _bind(options) as found:
-        announce_compiling()
         service, address = Service(load_models(), settings), url_of_socket(found)
         app, pairs = make_app(service, keys, not options.no_page, deployment), ", ".join(service.models.pairs)
         public_url = deployment.public_url or (address if options.unix_socket is None else "") + deployment.prefix
         run_server(Server(app, service, ready, reload), found)
-    return 0
 
 
 def build_parser() -> ArgumentParser:
@@ -98,23 +93,18 @@ def build_parser() -> ArgumentParser:
     text = "Terminology: lines of source<TAB>target; en-de=FILE for one of several models"
     parser.add_argument("--terms", action="append", default=[], metavar="FILE", help=text)
     parser.add_switch("--no-page", "Serve only the APIs and /docs, no page at /")
-    add_model_flags(parser, without=_IGNORED)
+    parser.add_model_flags(without=_IGNORED)
     parser.start_section("Proxies")
     for name, (metavar, default, text) in _DEPLOYMENT.items():
         parser.add_flag(f"--{name.replace('_', '-')}", metavar, text, default=default)
     parser.start_section("Limits")
     for name, one in SERVE_SETTINGS.items():
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=_argument_type(one),
-            default=one.default,
-            metavar="X" if one.kind is float else "N",
-            help=f"{one.help} [default: {quote_value(one.default)}]",
-        )
+        text, metavar = f"{one.help} [default: {quote_value(one.default)}]", "X" if one.kind is float else "N"
+        parser.add_flag(f"--{name.replace('_', '-')}", metavar, text, argument_type(one), one.default)
     return parser
 
 
-def _bind(options: argparse.Namespace) -> AbstractContextManager[socket.socket]:
+def _bind(options: Options) -> AbstractContextManager[socket.socket]:
     """The socket of the flags, bound. Raises ConfigError if it is not available, or if flags exclude each other."""
     from dragoman.serving.http.server import bind_socket, bind_unix_socket
 
@@ -124,16 +114,6 @@ def _bind(options: argparse.Namespace) -> AbstractContextManager[socket.socket]:
         if value is not None:
             raise ConfigError(f"`--unix-socket` and `{flag}` must not both be given. Leave one out.")
     return bind_unix_socket(options.unix_socket)
-
-
-def _argument_type(setting: Setting) -> Callable[[str], SettingValue]:
-    def parse(text: str) -> SettingValue:
-        try:
-            return setting.parse(text, "")
-        except ConfigError as error:
-            raise argparse.ArgumentTypeError(str(error).strip()) from None
-
-    return parse
 
 
 def _port(text: str) -> int:

@@ -1,35 +1,33 @@
 """``dragoman summary CONFIG|MODEL``: list all parameters, compare their number with the formula, print the card."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
+from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.display import json_text, shape_text
 from dragoman.messages import say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
-from dragoman.workflows.inspection import ModelSummary, SummaryRequest, summarize_model
+from dragoman.workflows.inspection import ModelSummary, summarize_model
 from dragoman.workflows.progress import TerminalProgress
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Options) -> int:
     """Print the table. Returns 1 if the number of parameters differs from the formula, else 0."""
-    given = build_parser().parse(arguments)
-    if given.plot is not None:
+    if options.plot is not None:
         from dragoman.visualization.arguments import check_figure_path
 
-        check_figure_path(given.plot, "--plot")
-    request = SummaryRequest(given.what, overrides_of(given), given.src_vocab_size, given.tgt_vocab_size)
-    summary = summarize_model(request, TerminalProgress())
-    _print(summary, given.json)
-    if given.plot is not None:
+        check_figure_path(options.plot, "--plot")
+    sizes = options.src_vocab_size, options.tgt_vocab_size
+    summary = summarize_model(options.what, options.overrides(), sizes, TerminalProgress())
+    _print(summary, options.json)
+    if options.plot is not None:
         from dragoman.visualization.figures.figure import save_figure
         from dragoman.visualization.figures.model_figures import plot_summary
 
         config = summary.config
-        save_figure(plot_summary(summary.rows, config.train, config.model.d_model), given.plot)
-        say(f"wrote the picture to {given.plot}")
-    return 0 if summary.total == summary.formula else 1
+        save_figure(plot_summary(summary.rows, config.train, config.model.d_model), options.plot)
+        say(f"wrote the picture to {options.plot}")
+    return 0 if summary.rows.total == summary.formula else 1
 
 
 def build_parser() -> ArgumentParser:
@@ -49,7 +47,7 @@ def build_parser() -> ArgumentParser:
 
 
 def _print(summary: ModelSummary, as_json: bool) -> None:
-    rows, total, formula = summary.rows, summary.total, summary.formula
+    rows, total, formula = summary.rows, summary.rows.total, summary.formula
     if as_json:
         facts = {"tensors": [asdict(row) for row in rows], "total": total, "formula": formula}
         print(json_text({**facts, "model": asdict(summary.config.model)}))

@@ -1,24 +1,22 @@
 """``dragoman train``: train a model on parallel text. If the folder holds a run, continue it."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, overrides_of, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, file_name, path_name
 from dragoman.config.checking import check_sides
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import chosen_keys
 from dragoman.display import text_table
 from dragoman.errors import ConfigError
 from dragoman.interrupts import interrupts
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
-from dragoman.workflows.progress import FinalScores, FineTuningScores, PairCounts, ScoreChange, TerminalProgress
+from dragoman.workflows.progress import FinalScores, PairCounts, ScoreChange, TerminalProgress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 _COMMON = (
@@ -35,18 +33,13 @@ _COMMON = (
 _DATA_FLAGS = {
     "from": "train.start_from",
     **CORPUS_KEYWORDS,
-    "src_lang": "data.src_lang",
-    "tgt_lang": "data.tgt_lang",
-    "columns": "data.columns",
-    "header": "data.header",
-    "encoding": "data.encoding",
+    **{name: f"data.{name}" for name in ("src_lang", "tgt_lang", "columns", "header", "encoding")},
 }
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Options) -> int:
     """Train until a limit or patience ends the run, and print its scores. Returns the exit code."""
-    given = build_parser().parse(arguments)
-    return run_training(run_request(given, given.out))
+    return run_training(run_request(options, options.out))
 
 
 def build_parser() -> ArgumentParser:
@@ -70,34 +63,32 @@ def add_data_flags(parser: ArgumentParser) -> None:
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
     parser.add_flag("--src", "FILE", "Source side of two aligned files", file_name)
     parser.add_flag("--tgt", "FILE", "Target side of two aligned files", file_name)
-    for side, name in (("src", "Source"), ("tgt", "Target")):
-        text = f"{name} language, code or name [default: from file names or data]"
-        parser.add_flag(f"--{side}-lang", "LANG", text)
+    parser.add_languages(", code or name [default: from file names or data]")
     parser.add_flag("--from", "MODEL", "Model folder or run to fine-tune", file_name)
     parser.start_section("More flags")
-    add_layout_flags(parser)
+    parser.add_layout_flags()
     by_size = dict.fromkeys(chosen_keys(), "by corpus size")
     parser.add_settings(
         "data", "tokenizer", "model", "train", "validate", "inference", common=_COMMON, defaults=by_size
     )
 
 
-def run_request(given: argparse.Namespace, out: Path | None = None) -> RunRequest:
+def run_request(options: Options, out: Path | None = None) -> RunRequest:
     """The request for a run, from the parsed flags of `add_data_flags`. Short flags set their settings.
 
     Raises ConfigError if flags contradict each other.
     """
-    if not given.configs:
-        check_sides(given.src, given.tgt, ["`--src`", "`--tgt`", "`--data`"])
-    short = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
-    long = overrides_of(given)
+    if not options.configs:
+        check_sides(options.src, options.tgt, ["`--src`", "`--tgt`", "`--data`"])
+    short = {key: getattr(options, flag) for flag, key in _DATA_FLAGS.items() if getattr(options, flag) is not None}
+    long = options.overrides()
     for flag, key in _DATA_FLAGS.items():
         if key in short and long.get(key, short[key]) != short[key]:
             raise ConfigError(
                 f"`{flag_of(flag)}` and `{flag_of(key)}` are one setting, but are {short[key]} and {long[key]}. "
                 "Leave one out."
             )
-    return RunRequest(tuple(given.configs), long | short, out)
+    return RunRequest(tuple(options.configs), long | short, out)
 
 
 def run_training(request: RunRequest) -> int:
@@ -105,17 +96,16 @@ def run_training(request: RunRequest) -> int:
     out = request.folder
     interrupts.last_words = lambda: _last_words(out)
     progress = _TrainingProgress()
-    announce_compiling()
     run = resolve_run(replace(request, out=out), progress)
     from dragoman.workflows.training.training import train_run
 
     try:
-        result = train_run(run, progress)
+        model = train_run(run, progress)
     except Interrupted as stop:
         interrupts.has_saved()
         return stop.exit_code
-    if result is not None:
-        say(f"the model is {result.model}; translate with `dragoman translate {quote(str(out))}`")
+    if model is not None:
+        say(f"the model is {model}; translate with `dragoman translate {quote(str(out))}`")
     interrupts.last_words = None
     return 0
 
@@ -134,8 +124,8 @@ class _TrainingProgress(TerminalProgress):
                     for score in each.scores:
                         print(f"{each.part} ({each.num_sentences} sentences, beam {each.beam_size}): {score}")
                 sys.stdout.flush()
-            case FineTuningScores():
-                _print_changes(part.changes)
+                if part.changes:
+                    _print_changes(part.changes)
 
 
 def _print_counts(counts: PairCounts) -> None:

@@ -1,31 +1,21 @@
 """``dragoman translate``: translate text line by line, or whole HTML and subtitle files."""
 
-import argparse
 import os
-import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
-from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, encoding_of, file_name, overrides_of, whole_number
-from dragoman.cli.models import add_model_flags, model_request, standard_input
-from dragoman.cli.translation.documents import DOCUMENTS, translate_document
-from dragoman.cli.translation.formats import PAIRS
-from dragoman.cli.translation.notes import Notes
-from dragoman.cli.translation.sources import InputLines, open_source, wait_for_input
-from dragoman.cli.translation.streaming import LINE_BREAK, stream_lines
-from dragoman.display import json_text
-from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.cli.arguments import ArgumentParser, Options, file_name, whole_number
+from dragoman.cli.translation import output
+from dragoman.cli.translation.sources import DOCUMENTS, PAIRS, InputLines, open_source, standard_input, wait_for_input
+from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file
 from dragoman.inference.options import Details, Preserve
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
@@ -35,59 +25,67 @@ from dragoman.workflows.progress import QUIET, TerminalProgress
 _PIECE_LINES = 5000
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Translate the input to the output. Returns the exit code."""
-    options = build_parser().parse(arguments)
-    request = replace(model_request(options.model, options), hint=" To translate a text, use `--text`.")
-    _check_cluster(options)
-    _check_stream(options)
+def run(options: Options) -> None:
+    """Translate the input to the output."""
+    request = replace(options.model_request(*options.model), hint=" To translate a text, use `--text`.")
+    _check_flags(options)
     _check_models(options)
     _check_output(options)
     with ExitStack() as files:
-        source, given = open_source(options, files), argparse.Namespace(**vars(options))
-        options.format = options.format or (source.kind if source.kind in DOCUMENTS else "text")
+        source, requested_format = open_source(options, files), options.format
+        options.format = requested_format or (source.kind if source.kind in DOCUMENTS else "text")
         _check_format(options, source)
-        terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
-        announce_compiling()
+        terms = Terms.load(options.terms, options.text_encoding()) if options.terms else None
         model = load_model(request, TerminalProgress())
+        if options.verbose:
+            say(_describe_engine(model))
         if not options.input and options.text is None:
-            source = wait_for_input(source, given, files)
+            source = wait_for_input(source, requested_format, options.text_encoding(), files)
         elif source.kind == PAIRS:
             from dragoman.cli.translation.pairs import source_side
 
             source = replace(source, texts=source_side(Path(options.input), options, model))
         preserve = Preserve(options.protect, terms, _splits(options))
-        notes = Notes(preserve.by_sentence, _says_unsure(options))
-        write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
-        wanted = {
-            "preserve": preserve,
-            "details": Details(options.alignment, options.flags or options.format == "jsonl"),
-        }
+        notes = output.Notes(preserve.by_sentence, _says_unsure(options))
+        write = output.line_format(options.format, options.flags)
+        details = Details(options.alignment, options.flags or options.format == "jsonl")
+        opens = options.output and not options.cluster
+        stream = files.enter_context(_open_output(Path(options.output))) if opens else sys.stdout.buffer
+        files.enter_context(notes)  # prints its counts before the output is closed or kept in part
         if options.cluster:
-            with notes:
-                _translate_on_cluster(options, {**wanted, **model.overrides}, write, notes)
+            wanted = {"preserve": preserve, "details": details, **asdict(model.translator.settings)}
+            _translate_on_cluster(options, wanted, write, notes)
         elif options.stream:
-            with notes:
-                stream_lines(source, sys.stdout.buffer, model, notes, preserve)
+            output.stream_lines(source, stream, model, notes, preserve)
+        elif options.format in DOCUMENTS:
+            document = source.stream, source.name, options.format
+            stream.write(output.translate_document(*document, model, notes, preserve))
         else:
-            output = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
-            files.enter_context(notes)  # prints its counts before the output is closed or kept in part
-            if options.format in DOCUMENTS:
-                output.write(translate_document(source.stream, source.name, options.format, model, notes, preserve))
-                return 0
-            windows = translate_windows(source, model, notes, wanted)
+            windows = output.translate_windows(source, model, notes, preserve, details)
             progress = TerminalProgress() if options.output and sys.stderr.isatty() else QUIET
             with progress.counting("translating", unit="lines"):
-                _write_windows(windows, output, write, terms, options)
-    return 0
+                _write_windows(windows, stream, write, terms, options)
 
 
-def _is_typed(options: argparse.Namespace) -> bool:
+def _describe_engine(model: LoadedTranslator) -> str:
+    """Which engine translates with these models and settings, and why it is not machine code."""
+    from dragoman.devices.precision import resolve_inference_precision
+    from dragoman.inference.engines import CompiledEngine, Engines, reason_for_tensors
+
+    models, settings = [each.weights for each in model.translator.models], model.translator.settings
+    precision = resolve_inference_precision(settings.precision, models[0].device)
+    if isinstance(Engines(models).choose(settings), CompiledEngine):
+        return f"machine code translates in {precision}"
+    reason = reason_for_tensors(models, precision, settings) or "a model whose weights are not finite"
+    return f"torch translates in {precision}: machine code does not support {reason}"
+
+
+def _is_typed(options: Options) -> bool:
     """Whether a person types the texts: as an argument, or at a terminal."""
     return options.text is not None or (not options.input and sys.stdin is not None and sys.stdin.isatty())
 
 
-def _splits(options: argparse.Namespace) -> bool:
+def _splits(options: Options) -> bool:
     """Whether each sentence is translated alone. Lines of files are segments, unless the flags tell otherwise."""
     from dragoman.bundle import is_built_in
 
@@ -96,7 +94,7 @@ def _splits(options: argparse.Namespace) -> bool:
     return options.format == "html" or any(map(is_built_in, options.model)) or _is_typed(options)
 
 
-def _says_unsure(options: argparse.Namespace) -> bool:
+def _says_unsure(options: Options) -> bool:
     """Whether notes name the lines that the model is unsure of: if a person reads along, and no flags tell it."""
     reads_along = _is_typed(options) or (sys.stdout.isatty() and not options.output)
     return reads_along and sys.stderr.isatty() and not options.flags and options.format == "text"
@@ -104,18 +102,18 @@ def _says_unsure(options: argparse.Namespace) -> bool:
 
 def _write_windows(
     windows: Iterable[Sequence[Translation]],
-    output: BinaryIO,
+    stream: BinaryIO,
     write: Callable[[Translation], str],
     terms: Terms | None,
-    options: argparse.Namespace,
+    options: Options,
 ) -> None:
     """Write each window as soon as it is translated. Then print notes about unused terms and the counts of flags."""
     found: Counter[str] = Counter()
     has_terms = terms is None
     for window in windows:
         has_terms = has_terms or any(terms.find(translation.src) for translation in window if terms)
-        output.writelines(write(translation).encode() + b"\n" for translation in window)
-        output.flush()
+        stream.writelines(write(translation).encode() + b"\n" for translation in window)
+        stream.flush()
         found.update(flag for translation in window for flag in translation.flags)
     if terms is not None and not has_terms:
         say(f"the text has none of the {len(terms.pairs):,} terms in {options.terms}; check the order of its columns")
@@ -136,40 +134,40 @@ def _open_output(path: Path) -> Iterator[BinaryIO]:
 
 
 def _translate_on_cluster(
-    options: argparse.Namespace, settings: dict[str, Any], write: Callable[[Translation], str], notes: Notes
+    options: Options, settings: dict[str, Any], write: Callable[[Translation], str], notes: output.Notes
 ) -> None:
     from dragoman.bundle import resolve_model_folder
-    from dragoman.workflows.cluster import Cluster, ClusterJob, translate_on_cluster
+    from dragoman.workflows.cluster import ClusterJob, translate_on_cluster
 
     job = ClusterJob(
+        options.cluster,
+        options.worker_cpus or 0,
         Path(options.input),
         Path(options.output),
         tuple(resolve_model_folder(Path(path)) for path in options.model),
         settings,
         options.device,
         options.piece_lines or _PIECE_LINES,
-        encoding_of(options),
+        options.text_encoding(),
         write,
         notes.line,
         notes.invalid,
     )
-    translate_on_cluster(job, Cluster(options.cluster, options.worker_cpus or 0), TerminalProgress())
+    translate_on_cluster(job, TerminalProgress())
 
 
-def _check_format(options: argparse.Namespace, source: InputLines) -> None:
+def _check_format(options: Options, source: InputLines) -> None:
     """Raise ConfigError for flags that the format of the input or output does not support."""
-    given = overrides_of(options).get("inference.n_best", "1")
-    if options.format != "jsonl" and given != "1":
+    n_best = options.overrides().get("inference.n_best", "1")
+    if options.format != "jsonl" and n_best != "1":
         raise ConfigError(
-            f"`--inference.n-best` must be 1 with `--format {options.format}`, but is {given}. Use "
+            f"`--inference.n-best` must be 1 with `--format {options.format}`, but is {n_best}. Use "
             "`--format jsonl` for all candidates."
         )
     if options.format in DOCUMENTS:
         if source.kind:
             say(f"{source.name} is translated as with `--format {source.kind}`; `--format text` translates its lines")
-        lines_only = {"--prefix": options.prefix, "--alignment": options.alignment, "--flags": options.flags}
-        others = {"--cluster": options.cluster, "--stream": options.stream}
-        _refuse_together(f"--format {options.format}", lines_only | others)
+        _refuse_together(options, "format", "prefix", "alignment", "flags", "cluster", "stream")
     if source.kind == PAIRS and options.cluster:
         raise ConfigError(f"`--cluster` translates lines, but {source.name} holds pairs. Leave `--cluster` out.")
     if source.kind != PAIRS and (options.columns or options.header):
@@ -179,39 +177,32 @@ def _check_format(options: argparse.Namespace, source: InputLines) -> None:
         )
 
 
-def _check_cluster(options: argparse.Namespace) -> None:
-    """Raise ConfigError for options that do not work with a cluster."""
-    if not options.cluster:
-        for flag, value in (("--piece-lines", options.piece_lines), ("--worker-cpus", options.worker_cpus)):
-            if value is not None:
-                raise ConfigError(
-                    f"`{flag}` has no effect without `--cluster`. Add `--cluster`, or leave `{flag}` out."
-                )
-        return
-    if not options.input or not options.output:
-        missing = "--output" if options.input else "--input"
-        raise ConfigError(f"`--cluster` needs `--input` and `--output`, but `{missing}` is not given. Add it.")
-    _refuse_together("--cluster", {"--prefix": options.prefix})
-
-
-def _refuse_together(flag: str, others: Mapping[str, object]) -> None:
-    """Raise ConfigError if one of the other flags, which `others` maps to their values, is given too."""
-    for other, value in others.items():
-        if value:
-            raise ConfigError(f"`{flag}` and `{other}` must not both be given. Leave one out.")
-
-
-def _check_stream(options: argparse.Namespace) -> None:
-    """Raise ConfigError for options that do not work with a text or with streamed words."""
+def _check_flags(options: Options) -> None:
+    """Raise ConfigError for flags that need or exclude each other."""
+    if options.cluster:
+        if not options.input or not options.output:
+            missing = "--output" if options.input else "--input"
+            raise ConfigError(f"`--cluster` needs `--input` and `--output`, but `{missing}` is not given. Add it.")
+        _refuse_together(options, "cluster", "prefix")
+    for flag, value in (("--piece-lines", options.piece_lines), ("--worker-cpus", options.worker_cpus)):
+        if value is not None and not options.cluster:
+            raise ConfigError(f"`{flag}` has no effect without `--cluster`. Add `--cluster`, or leave `{flag}` out.")
     if options.text is not None:
-        _refuse_together("--text", {"--input": options.input, "--cluster": options.cluster})
+        _refuse_together(options, "text", "input", "cluster")
     if options.stream:
-        others = {"--output": options.output, "--prefix": options.prefix, "--cluster": options.cluster}
-        others |= {f"--format {options.format}": options.format not in (None, "text")}
-        _refuse_together("--stream", others | {"--alignment": options.alignment, "--flags": options.flags})
+        other_format = ["format"] if options.format not in (None, "text") else []
+        _refuse_together(options, "stream", "output", "prefix", "cluster", *other_format, "alignment", "flags")
 
 
-def _check_models(options: argparse.Namespace) -> None:
+def _refuse_together(options: Options, flag: str, *others: str) -> None:
+    """Raise ConfigError if one of the other flags is set too."""
+    for other in others:
+        if getattr(options, other):
+            one, two = (f"`--{name}{f' {options.format}' * (name == 'format')}`" for name in (flag, other))
+            raise ConfigError(f"{one} and {two} must not both be given. Leave one out.")
+
+
+def _check_models(options: Options) -> None:
     """Raise ModelError if a model is a file, such as a text to translate."""
     for path in filter(os.path.isfile, options.model):
         from dragoman.bundle import resolve_model_folder
@@ -220,68 +211,6 @@ def _check_models(options: argparse.Namespace) -> None:
             resolve_model_folder(Path(path))
         except ModelError as error:
             raise ModelError(f"{error} To translate a text file, use `--input`.") from None
-
-
-def translate_windows(
-    source: InputLines, model: LoadedTranslator, notes: Notes, wanted: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[list[Translation]]:
-    """Translate lines as they arrive, window by window. Notes about single lines go to `notes`.
-
-    `wanted` has the arguments ``preserve`` and ``details`` of `translate_detailed`. Raises DataError if the number of
-    prefixes differs from the number of lines.
-    """
-    number = 0
-    options: dict[str, Any] = {**wanted, **model.overrides}
-    prefixes = source.prefixes
-    for texts in source.windows(notes.invalid):
-        beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
-        if beginnings is not None and len(beginnings) < len(texts):
-            count = number + len(beginnings)
-            lines = f"only {count} line{'s' * (count != 1)}, fewer than {source.name}"
-            raise DataError(f"{source.prefix_file} has {lines}. Give one prefix per line.")
-        window = model.translator.translate_detailed(texts, prefixes=beginnings, first_number=number, **options)
-        for line, translation in enumerate(window, start=number + 1):
-            notes.line(line, translation)
-        yield window
-        number += len(texts)
-    if prefixes is not None and next(prefixes, None) is not None:
-        raise DataError(
-            f"{source.prefix_file} has more lines than {source.name}, which has {number}. Give one prefix per line."
-        )
-
-
-def text_line(translation: Translation) -> str:
-    """The translation on one line, with spaces for line breaks. An alignment follows ``|||``, in Pharaoh format."""
-    text = LINE_BREAK.sub(" ", translation.text)
-    if translation.alignment is None:
-        return text
-    return f"{text} ||| {' '.join(f'{src}-{tgt}' for src, tgt in translation.alignment)}"
-
-
-def flagged_line(translation: Translation) -> str:
-    """`text_line`, a tab, and the flags, separated by commas. No tab follows it, but the text may have tabs."""
-    return f"{text_line(translation)}\t{','.join(translation.flags)}"
-
-
-def json_line(translation: Translation) -> str:
-    """The translation with scores, tokens, flags and candidates, as one JSON object on one line.
-
-    ``score``, ``log_prob``, ``tokens`` and ``token_log_probs`` belong to the first of ``candidates``. An empty line has
-    none of them. ``alignment``, if requested, has pairs of source and target word. ``lost`` has the protected spans and
-    terms that are missing or repeated.
-    """
-    candidates = [_candidate(asdict(candidate)) for candidate in translation.candidates]
-    best = candidates[0] if candidates else {"translation": ""}
-    rest: dict[str, Any] = {"segments": translation.segments, "cut": translation.cut, "flags": translation.flags}
-    rest |= {"lost": translation.lost, "candidates": candidates}
-    if translation.alignment is not None:
-        rest["alignment"] = translation.alignment
-    return json_text({"src": translation.src, **best, **rest})
-
-
-def _candidate(fields: dict[str, Any]) -> dict[str, Any]:
-    text = LINE_BREAK.sub(" ", fields.pop("text"))
-    return {"translation": text, "score": fields.pop("score"), "log_prob": fields.pop("log_prob"), **fields}
 
 
 def build_parser() -> ArgumentParser:
@@ -311,15 +240,14 @@ def build_parser() -> ArgumentParser:
     text = "Append a tab and suspected errors: `number,long` (always in jsonl)"
     parser.add_switch("--flags", text)
     parser.add_switch("--stream", "Print each word as soon as the decoder has written it")
-    add_model_flags(parser)
+    parser.add_switch("--verbose", "Tell on standard error what translates, machine code or torch, and why")
+    parser.add_model_flags()
     parser.start_section("More flags")
     text = "Translate URLs, e-mail addresses, placeholders, tags and measures, too"
     parser.add_argument("--no-protect", dest="protect", action="store_false", help=text)
     parser.add_flag("--prefix", "FILE", "File with the required beginning of each translation, line by line", file_name)
-    add_layout_flags(parser)
-    for side, name in (("src", "Source"), ("tgt", "Target")):
-        text = f"{name} language in files with several [default: from the model]"
-        parser.add_flag(f"--{side}-lang", "LANG", text, default="")
+    parser.add_layout_flags()
+    parser.add_languages(" in files with several [default: from the model]", default="")
     parser.start_section("Ray cluster (extra `cluster`)")
     text = "Address: HOST:PORT, auto or local. A stopped job continues"
     parser.add_flag("--cluster", "ADDRESS", text)
@@ -329,26 +257,24 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _check_output(options: argparse.Namespace) -> None:
+def _check_output(options: Options) -> None:
     """Raise ConfigError if the output cannot be written, or would overwrite an input file."""
     if not options.output:
         return
-    output = Path(options.output)
-    check_target(output, "--output", "translations.txt")
+    target = Path(options.output)
+    check_target(target, "--output", "translations.txt")
     read = {"`--input`": options.input, "`--prefix`": options.prefix, "`--terms`": options.terms}
     if not options.input and options.text is None:
         with suppress(OSError, ValueError):  # standard input is not a file
             read["standard input"] = standard_input().fileno()
     for name, source in read.items():
-        for written in (output, partial_path(output)):
+        for written in (target, partial_path(target)):
             if source is not None and _is_same_file(source, written):
-                raise ConfigError(f"{name} is {written}, which `--output` {output} would replace. Choose another name.")
+                raise ConfigError(f"{name} is {written}, which `--output` {target} would replace. Choose another name.")
 
 
 def _is_same_file(source: str | int, target: Path) -> bool:
     """True if `source`, a path or a file descriptor, and `target` are one regular file."""
-    try:
-        read, there = os.stat(source), os.stat(target)
-    except OSError:  # one of them does not exist
-        return False
-    return stat.S_ISREG(read.st_mode) and os.path.samestat(read, there)
+    with suppress(OSError):  # one of them does not exist
+        return target.is_file() and os.path.samestat(os.stat(source), os.stat(target))
+    return False

@@ -3,24 +3,16 @@
 Exit code 0: no difference; 2: a difference or a user error; 3: resuming could not be verified.
 """
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, path_name, whole_number
+from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.display import json_text
 from dragoman.errors import DragomanError
-from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
+from dragoman.workflows import runs
 from dragoman.workflows.progress import TerminalProgress
-from dragoman.workflows.verification import (
-    ResumingNotVerified,
-    TranslationChecks,
-    VerificationRequest,
-    verify_resuming,
-    verify_translating,
-)
 
 if TYPE_CHECKING:
     from dragoman.training.verification import ResumeReport
@@ -29,34 +21,31 @@ _SHOWN = 5
 _DIFFERENT, _NOT_VERIFIED = 2, 3
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Options) -> int:
     """Print the checks and their results. Returns the exit code."""
-    options = build_parser().parse(arguments)
-    encoding = encoding_of(options) if options.src else ""
-    request = VerificationRequest(
+    encoding = options.text_encoding() if options.src else ""
+    request = runs.VerificationRequest(
         options.model, options.src, encoding, options.sentences, options.steps, options.device
     )
-    announce_compiling()
     try:
-        found = verify_translating(request, TerminalProgress() if options.json else _Rows())
-    except ResumingNotVerified as error:
+        found = runs.verify_translating(request, TerminalProgress() if options.json else _Rows())
+    except runs.ResumingNotVerified as error:
         return _complain(error)
     if not options.json:
-        sys.stdout.writelines(f"{line}\n" for line in _verdict(found))
+        print(*_verdict(found), sep="\n")
     resume, problem = None, None
     try:
-        resume = verify_resuming(request, TerminalProgress())
-    except ResumingNotVerified as error:
+        resume = runs.verify_resuming(request, TerminalProgress())
+    except runs.ResumingNotVerified as error:
         problem = error
     holds = not any(check.differences for check in found.checks) and (resume is None or resume.exact)
     if options.json:
         facts = {"model": str(found.model), "texts": found.num_texts, "from": found.origin}
-        facts |= {"reference": found.reference}
-        facts |= {"holds": holds and (None if problem else True), "checks": [asdict(check) for check in found.checks]}
-        facts |= {"resume": asdict(resume) if resume else None} | ({"not_verified": str(problem)} if problem else {})
-        print(json_text(facts))
+        facts |= {"reference": found.reference, "holds": holds and (None if problem else True)}
+        facts |= {"checks": [asdict(check) for check in found.checks], "resume": asdict(resume) if resume else None}
+        print(json_text(facts | ({"not_verified": str(problem)} if problem else {})))
     elif resume:
-        sys.stdout.writelines(f"{line}\n" for line in _resume_verdict(resume))
+        print(*_resume_verdict(resume), sep="\n")
     if problem:
         _complain(problem)
     return _DIFFERENT if not holds else _NOT_VERIFIED if problem else 0
@@ -89,7 +78,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("model", metavar="MODEL", type=path_name, help="Model folder or run")
     text = "Texts to translate, one per line [default: validation data of the run]"
     parser.add_flag("--src", "FILE", text, path_name)
-    add_encoding_flag(parser)
+    parser.add_encoding_flag()
     parser.add_flag(
         "--sentences", "N", "Maximum number of sentences to translate [default: 200]", whole_number(1), default=200
     )
@@ -107,7 +96,7 @@ def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
     yield f"{resume.tensors:,} tensors, the state and {resume.log_lines:,} lines of the log, compared bit for bit."
 
 
-def _verdict(found: TranslationChecks) -> Iterator[str]:
+def _verdict(found: runs.TranslationChecks) -> Iterator[str]:
     from dragoman.inference.verification import LOG_PROB_TOLERANCE, ONE_BY_ONE, TIE
 
     different = sum(len(check.differences) for check in found.checks)

@@ -2,10 +2,10 @@
 
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.errors import has_torch
 from dragoman.files import user_cache_folder
 from dragoman.kernels.compiling import CODE_FOLDER, can_compile, num_compiled, require_kept
@@ -13,15 +13,13 @@ from dragoman.kernels.library import is_installed, load_code
 from dragoman.kernels.tiles import MULTIPLIED_TOGETHER
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print for each kind of code whether it was installed, cached or newly compiled. Returns the exit code."""
-    build_parser().parse(arguments)
+def run(options: Options) -> None:
+    """Print for each kind of code whether it was installed, cached or newly compiled."""
     for precision in MULTIPLIED_TOGETHER:
         load = partial(load_code, precision)
         is_there = is_installed(precision) and load().is_installed
         print(f"translating in {precision}: {'part of the package' if is_there else _prepare(load)}", flush=True)
     print(f"training: {_prepare(_prepare_training) if has_torch() else 'not installed'}")
-    return 0
 
 
 def build_parser() -> ArgumentParser:

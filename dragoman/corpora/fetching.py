@@ -1,4 +1,6 @@
-"""`fetch`: a data set of the Hugging Face hub as files for `dragoman train`, with a record of where they come from.
+"""`fetch` and `phrasebook`: sentence pairs as files for `dragoman train`, with a record of where they come from.
+
+`fetch` gets them from a data set of the Hugging Face hub, and `phrasebook` from a grammar, without a network.
 
 Each split becomes two text files with one sentence per line: ``train.en`` and ``train.de``. A line break inside a text
 becomes a space, so that the files stay aligned. Pairs without a text on one side are left out.
@@ -7,13 +9,14 @@ becomes a space, so that the files stay aligned. Pairs without a text on one sid
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from dragoman.corpora.catalog import names
-from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, open_dataset, read_pairs
+from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, open_dataset
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError, ResourceError
 from dragoman.files import disk_errors, remove_leftovers, sha256_of, write_folder
@@ -29,6 +32,7 @@ CORPUS_FILE = "corpus.json"
 _PARTS = {"validation": "dev", "valid": "dev", "val": "dev"}
 """Names of splits on the hub, and the names of their files. Other splits keep their names."""
 _COUNT_EVERY = 1000
+_HELD_OUT = 200
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -183,10 +187,63 @@ def fetch(
     wanted = WantedCorpus(known.get(name, name), src_lang, tgt_lang, config, two, revision)
     path = Path(out or Path("corpora") / f"{name.rpartition('/')[2]}.{wanted.languages}")
     progress = default_progress()
-    return open_or_write(path, wanted, lambda: open_dataset(wanted, progress), progress)
+    return _open_or_write(path, wanted, lambda: open_dataset(wanted, progress), progress)
 
 
-def open_or_write(
+def phrasebook(out: str | os.PathLike[str] = "phrasebook", pairs: int = 3000, seed: int = 1) -> FetchedCorpus:
+    """Write an English-German corpus of the built-in phrasebook, to learn and to try things without a network.
+
+    A grammar of a hundred sentence patterns writes the pairs. The test and validation sets have 200 pairs each. They
+    use the same patterns, so scores are much higher than on real text. No pair is in two parts. If `out` holds the
+    same corpus, only the checksums of its files are verified.
+
+    Parameters
+    ----------
+    out : str or Path
+        The folder to write.
+    pairs : int
+        The number of training pairs.
+    seed : int
+        The choice of sentences. The same numbers give the same files.
+
+    Returns
+    -------
+    FetchedCorpus
+        The files and counts. ``dragoman.train(**corpus.files)`` trains on it.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is out of range.
+    DataError
+        If the phrasebook has fewer pairs, or if `out` exists and is something else or was changed.
+    ResourceError
+        If the files cannot be written.
+
+    Examples
+    --------
+    >>> corpus = phrasebook(pairs=1000)
+    >>> corpus.pairs
+    {'train': 1000, 'dev': 200, 'test': 200}
+    >>> run = dragoman.train(**corpus.files, out="run", max_minutes=5)
+    """
+    for name, value, least in (("pairs", pairs, 1), ("seed", seed, 0)):
+        if type(value) is not int or value < least:
+            raise ConfigError(f"`{name}` must be a whole number of at least {least}, but is {value!r:.60}.")
+    config = f"{pairs} pairs, seed {seed}"
+
+    def generate() -> HubDataset:
+        found = load_phrasebook().generate(seed, pairs + 2 * _HELD_OUT)
+        parts = {"train": found[:pairs], "dev": found[pairs:-_HELD_OUT], "test": found[-_HELD_OUT:]}
+        return HubDataset(
+            config, "", "Apache-2.0", {part: ((pair.src, pair.tgt) for pair in rows) for part, rows in parts.items()}
+        )
+
+    wanted = WantedCorpus("phrasebook", "en", "de", config)
+    return _open_or_write(Path(out), wanted, generate, default_progress())
+
+
+def _open_or_write(
     path: Path, wanted: WantedCorpus, open_data_set: Callable[[], HubDataset], progress: Progress
 ) -> FetchedCorpus:
     """The corpus in a folder, which is verified if it exists, and written otherwise. Raises as `fetch`."""
@@ -217,34 +274,24 @@ def _languages_of(langs: str) -> tuple[str, str]:
 
 
 def _write(path: Path, wanted: WantedCorpus, data_set: HubDataset, progress: Progress) -> FetchedCorpus:
-    pairs: dict[str, int] = {}
-    left_out: dict[str, int] = {}
-    facts: dict[str, Any] = {
-        "data_set": wanted.data_set,
-        "config": data_set.config,
-        "revision": data_set.revision,
-        "license": data_set.license,
-        "src_lang": wanted.src_lang,
-        "tgt_lang": wanted.tgt_lang,
-        "pairs": pairs,  # filled below, and written at the end
-        "left_out": left_out,
-    }
+    origin = wanted.data_set, data_set.config, data_set.revision, data_set.license
+    corpus = FetchedCorpus(path, *origin, wanted.src_lang, wanted.tgt_lang, pairs={}, left_out={})
+    facts = {each.name: getattr(corpus, each.name) for each in fields(corpus) if each.name != "path"}
     remove_leftovers(path.parent)
     with write_folder(path, facts | {"columns": wanted.columns}, CORPUS_FILE) as folder:
-        for split, rows in data_set.splits.items():
+        for split, texts in data_set.splits.items():
             part = _part_of(split, data_set.splits)
-            texts = read_pairs(rows, wanted)
             kept, dropped = _write_part(folder / part, wanted, texts, progress)
-            if kept:
-                pairs[part], left_out[part] = kept, dropped
-        if not pairs:
+            if kept:  # also in `facts`, which are written at the end
+                corpus.pairs[part], corpus.left_out[part] = kept, dropped
+        if not corpus.pairs:
             raise DataError(
                 f"{wanted.data_set}, configuration {data_set.config}, has no sentence pair. Choose another."
             )
-    for part, count in left_out.items():
+    for part, count in corpus.left_out.items():
         if count:
-            progress.note(f"left out {count:,} of {count + pairs[part]:,} pairs of {part}: a side has no text")
-    return FetchedCorpus(path, **facts)
+            progress.note(f"left out {count:,} of {count + corpus.pairs[part]:,} pairs of {part}: a side has no text")
+    return corpus
 
 
 def _part_of(split: str, splits: Mapping[str, object]) -> str:

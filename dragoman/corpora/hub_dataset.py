@@ -50,13 +50,13 @@ class WantedCorpus:
 class HubDataset:
     """A configuration of a data set whose files are on this machine. `revision` is the commit on the hub.
 
-    `splits` has an iterable data set of `datasets` for each split. An empty `license` means that the card states none.
+    `splits` has the texts of both sides of each split, in order. An empty `license` means that the card states none.
     """
 
     config: str
     revision: str
     license: str
-    splits: Mapping[str, Any]
+    splits: Mapping[str, Iterator[tuple[str, str]]]
 
 
 def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
@@ -75,7 +75,8 @@ def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
 
         info: Any = HfApi().dataset_info(name, revision=wanted.revision or None)
         converted = _converted_info(name, info)
-        revision, license_ = (converted or info).sha, _license(info)
+        revision, stated = (converted or info).sha, (info.card_data or {}).get("license") or []
+        license_ = stated if isinstance(stated, str) else ", ".join(stated)
         with disk_errors(Path(constants.HF_HUB_CACHE)):
             config, builder = _find_files(wanted, revision, converted)
             progress.note(f"{name}, configuration {config}, commit {revision[:12]}, licence {license_ or 'not stated'}")
@@ -85,8 +86,9 @@ def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
                 split: [_download(url, progress) for url in urls] for split, urls in builder.config.data_files.items()
             }
             progress.end_stage()
-    with _read_errors(name):
-        return HubDataset(config, revision, license_, builder.as_streaming_dataset())
+    with _read_errors(wanted.data_set):
+        splits = builder.as_streaming_dataset()
+    return HubDataset(config, revision, license_, {name: _read_pairs(rows, wanted) for name, rows in splits.items()})
 
 
 @contextmanager
@@ -122,12 +124,6 @@ def _find_files(wanted: WantedCorpus, revision: str, converted: Any) -> tuple[st
             f"{name} cannot be downloaded without permission. Accept its conditions on its page of the hub, and log in "
             "with `hf auth login`."
         ) from None
-
-
-def _license(info: Any) -> str:
-    """The licence in the card of a data set: an identifier, or several."""
-    stated = (info.card_data or {}).get("license") or []
-    return ", ".join([stated] if isinstance(stated, str) else stated)
 
 
 def _converted_info(name: str, info: Any) -> Any:
@@ -196,15 +192,14 @@ def choose_config(configs: list[str], wanted: WantedCorpus) -> str:
     """The configuration of the wanted languages, in either order. Raises ConfigError if there is none."""
     if wanted.config:
         if wanted.config not in configs:
-            raise ConfigError(
-                f"{wanted.data_set} has no configuration {wanted.config}. It has {_listed(configs)}."
-                f"{did_you_mean(wanted.config, configs)}"
-            )
+            hint = did_you_mean(wanted.config, configs)
+            has = f"It has {_listed(configs)}.{hint}"
+            raise ConfigError(f"{wanted.data_set} has no configuration {wanted.config}. {has}")
         return wanted.config
     pairs = {config: pair for config in configs if (pair := _pair_in(config))}
     for src, tgt in ((wanted.src_lang, wanted.tgt_lang), (wanted.tgt_lang, wanted.src_lang)):
         found = [
-            name for name, pair in pairs.items() if matches_language(pair[0], src) and matches_language(pair[1], tgt)
+            name for name, (one, two) in pairs.items() if matches_language(one, src) and matches_language(two, tgt)
         ]
         if found:
             return min(found, key=len)
@@ -233,31 +228,27 @@ def _pair_in(config: str) -> tuple[str, str] | None:
     return None
 
 
-def read_pairs(rows: Any, wanted: WantedCorpus) -> Iterator[tuple[str, str]]:
+def _read_pairs(rows: Any, wanted: WantedCorpus) -> Iterator[tuple[str, str]]:
     """The texts of both sides of a split, in order. A text that is missing is "".
 
     Raises ConfigError if the columns of the texts are not clear, and DataError if a file is damaged.
     """
-    columns: tuple[str, str] | None = None
-    nested = False
     with _read_errors(wanted.data_set):
+        columns, nested = ("", ""), False
         for batch in rows.iter(_BATCH_ROWS):
-            if columns is None:
+            if not any(columns):
                 row = {key: values[0] for key, values in batch.items()}
                 nested = not wanted.columns and isinstance(row.get(_CONTAINER), Mapping)
                 columns = _choose_columns(row[_CONTAINER] if nested else row, wanted)
-            sides = (_side(batch[_CONTAINER], column) if nested else batch[column] for column in columns)
+            if nested:
+                sides = [[(texts or {}).get(column) for texts in batch[_CONTAINER]] for column in columns]
+            else:
+                sides = [batch[column] for column in columns]
             for src, tgt in zip(*sides, strict=True):
                 if not (isinstance(src or "", str) and isinstance(tgt or "", str)):
-                    message = (
-                        f"{wanted.data_set} has no texts in {' and '.join(columns)}. Choose others with `--columns`."
-                    )
-                    raise DataError(message)
+                    where = " and ".join(columns)
+                    raise DataError(f"{wanted.data_set} has no texts in {where}. Choose others with `--columns`.")
                 yield src or "", tgt or ""
-
-
-def _side(translations: list[Mapping[str, Any] | None], language: str) -> list[Any]:
-    return [(texts or {}).get(language) for texts in translations]
 
 
 def _choose_columns(texts: Mapping[str, Any], wanted: WantedCorpus) -> tuple[str, str]:

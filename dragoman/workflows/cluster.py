@@ -17,13 +17,13 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ConfigError, DragomanError, ResourceError, install_advice
 from dragoman.files import remove_leftovers, sha256_of, stream_to_file, verify_folder, write_file
 from dragoman.records import Translation
+from dragoman.text.corpus.splitting import chunks
 from dragoman.text.lines import read_lines
 from dragoman.version import __version__
 from dragoman.workflows.progress import QUIET, Progress
@@ -43,8 +43,8 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """A Ray cluster and the size of its workers.
+class ClusterJob:
+    """A file to translate, how to translate and write it, and the Ray cluster with the size of its workers.
 
     Parameters
     ----------
@@ -53,18 +53,6 @@ class Cluster:
     worker_cpus
         Number of processors per worker. 0 takes all processors of the smallest machine. With GPUs the number is not
         used: each worker then has one GPU and one processor.
-    """
-
-    address: str
-    worker_cpus: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterJob:
-    """A file to translate on a cluster, and how to translate and write it.
-
-    Parameters
-    ----------
     source, output
         The file to translate, with one text per line, and the file to write.
     models
@@ -85,6 +73,8 @@ class ClusterJob:
         Receives the number of each line that is not valid in the encoding.
     """
 
+    address: str
+    worker_cpus: int
     source: Path
     output: Path
     models: tuple[Path, ...]
@@ -97,23 +87,19 @@ class ClusterJob:
     report_invalid: Callable[[int], None]
 
     def facts(self) -> dict[str, Any]:
-        """Return everything that determines the output and its chunks, as JSON values."""
+        """Return everything that determines the output and its chunks."""
         manifests = [verify_folder(folder)["files"] for folder in self.models]
         return {
             "version": __version__,
             "source": sha256_of(self.source),
             "models": [{name: facts["sha256"] for name, facts in files.items()} for files in manifests],
-            "options": {name: _as_json(value) for name, value in self.options.items()},
+            "options": self.options,
             "lines": self.write.__name__,
             "lines_a_piece": self.chunk_lines,
         }
 
 
-def _as_json(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | int | float) else repr(value)
-
-
-def translate_on_cluster(job: ClusterJob, cluster: Cluster, progress: Progress = QUIET) -> None:
+def translate_on_cluster(job: ClusterJob, progress: Progress = QUIET) -> None:
     """Translate the source on the cluster, and write the output once every chunk is translated.
 
     Chunks that an earlier call with the same job finished are reused.
@@ -132,21 +118,13 @@ def translate_on_cluster(job: ClusterJob, cluster: Cluster, progress: Progress =
     parts = OutputParts(job.output)
     if done := parts.begin(job.facts()):
         progress.note(f"{done} chunks are already translated; translating the others")
-    number = 0
-
-    def missing() -> Iterator[Chunk]:
-        nonlocal number
-        lines = read_lines(job.source, encoding=job.encoding, report_invalid=job.report_invalid)
-        for chunk in split_into_chunks(lines, job.chunk_lines):
-            number += 1
-            if not parts.has(chunk.number):
-                yield chunk
-
-    for chunk, translations in _translate_chunks(missing(), job, cluster):
+    lines = read_lines(job.source, encoding=job.encoding, report_invalid=job.report_invalid)
+    missing = (chunk for chunk in split_into_chunks(lines, job.chunk_lines) if not parts.has(chunk.number))
+    for chunk, translations in _translate_chunks(missing, job):
         for line, translation in enumerate(translations, start=chunk.first_line + 1):
             job.report(line, translation)
         parts.write(chunk.number, "".join(f"{job.write(translation)}\n" for translation in translations).encode())
-    parts.join(number)
+    parts.join()
 
 
 class Worker:
@@ -174,26 +152,22 @@ class Worker:
 
 def split_into_chunks(lines: Iterable[str], chunk_lines: int) -> Iterator[Chunk]:
     """Yield the lines in chunks, in order."""
-    rest, number = iter(lines), 0
-    while texts := tuple(islice(rest, chunk_lines)):
-        yield Chunk(number, number * chunk_lines, texts)
-        number += 1
+    for number, texts in enumerate(chunks(lines, chunk_lines)):
+        yield Chunk(number, number * chunk_lines, tuple(texts))
 
 
-def _translate_chunks(
-    chunks: Iterator[Chunk], job: ClusterJob, cluster: Cluster
-) -> Iterator[tuple[Chunk, list[Translation]]]:
+def _translate_chunks(missing: Iterator[Chunk], job: ClusterJob) -> Iterator[tuple[Chunk, list[Translation]]]:
     """Yield each chunk with its translations, in order of completion. Only a few chunks are in memory at a time.
 
     Raises ConfigError if no cluster answers, and ResourceError if workers die repeatedly on a chunk.
     """
     ray = _ray()
-    with _connection(ray, cluster.address):
+    with _connection(ray, job.address):
         files = ray.put([{path.name: path.read_bytes() for path in folder.iterdir()} for folder in job.models])
-        idle = _workers(ray, cluster, files, job.device) * _CHUNKS_WAITING
+        idle = _workers(ray, job, files) * _CHUNKS_WAITING
         running: dict[Any, tuple[Chunk, Any]] = {}
         while True:
-            while idle and (chunk := next(chunks, None)) is not None:
+            while idle and (chunk := next(missing, None)) is not None:
                 worker = idle.pop(0)
                 running[worker.translate.remote(chunk, dict(job.options))] = chunk, worker
             if not running:
@@ -237,14 +211,14 @@ def _connection(ray: Any, address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def _workers(ray: Any, cluster: Cluster, files: Any, device: str) -> list[Any]:
+def _workers(ray: Any, job: ClusterJob, files: Any) -> list[Any]:
     """Start one worker per GPU, or without GPUs as many workers as the processors of the machines allow."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     processors = [int(machine["CPU"]) for machine in machines if machine.get("CPU", 0) >= 1]
     if not processors:
         raise ConfigError("The Ray cluster has no processors. Start its machines with --num-cpus.")
-    gpus = sum(int(machine.get("GPU", 0)) for machine in machines) if device != "cpu" else 0
-    cpus = 1 if gpus else cluster.worker_cpus or min(processors)
+    gpus = sum(int(machine.get("GPU", 0)) for machine in machines) if job.device != "cpu" else 0
+    cpus = 1 if gpus else job.worker_cpus or min(processors)
     number = gpus or sum(have // cpus for have in processors)
     if not number:
         raise ConfigError(
@@ -253,7 +227,7 @@ def _workers(ray: Any, cluster: Cluster, files: Any, device: str) -> list[Any]:
         )
     limits = {"num_cpus": cpus, "num_gpus": 1 if gpus else 0}
     actor = ray.remote(Worker).options(**limits, max_restarts=-1, max_task_retries=_RETRIES)
-    return [actor.remote(files, device, cpus) for _ in range(number)]
+    return [actor.remote(files, job.device, cpus) for _ in range(number)]
 
 
 def _answer(ray: Any, done: Any, chunk: Chunk) -> list[Translation]:
@@ -273,7 +247,6 @@ def _answer(ray: Any, done: Any, chunk: Chunk) -> list[Translation]:
 
 
 _JOB = "job.json"
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,11 +263,11 @@ class OutputParts:
     def begin(self, job: Mapping[str, Any]) -> int:
         """Create the folder for a job, or continue with its folder. Returns the number of parts that exist.
 
-        `job` describes the job in JSON values. Raises ConfigError if the folder belongs to another job.
+        `job` describes the job. Raises ConfigError if the folder belongs to another job.
         """
         self.folder.mkdir(exist_ok=True)
         remove_leftovers(self.folder)
-        described = json.dumps(job, indent=1, sort_keys=True)
+        described = json.dumps(job, indent=1, sort_keys=True, default=repr)
         path = self.folder / _JOB
         if not path.exists() and not any(self.folder.iterdir()):
             write_file(path, described)
@@ -313,17 +286,13 @@ class OutputParts:
         """Write a part, whole or not at all."""
         write_file(self._part(number), content)
 
-    def join(self, count: int) -> None:
-        """Write the output from its `count` parts, then remove the folder."""
+    def join(self) -> None:
+        """Write the output from its parts, then remove the folder."""
         with stream_to_file(self.output) as stream:
-            stream.writelines(self._content(count))
+            for path in sorted(self.folder.glob("part_*")):
+                with path.open("rb") as part:
+                    shutil.copyfileobj(part, stream)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _part(self, number: int) -> Path:
         return self.folder / f"part_{number:07d}"
-
-    def _content(self, count: int) -> Iterator[bytes]:
-        for number in range(count):
-            with self._part(number).open("rb") as part:
-                while chunk := part.read(_CHUNK_BYTES):
-                    yield chunk

@@ -17,17 +17,10 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import Comparison, compare_outputs
 from dragoman.evaluation.metrics import tokenizer_for, without_columns
 from dragoman.languages import name_with_code
-from dragoman.text.corpus.layout import PLAIN, Layout
-from dragoman.text.corpus.opening import check_direction, read_side, texts_of_side
+from dragoman.text.corpus import opening
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_FLAG, check_same_language, language_of_side
 from dragoman.text.lines import prefetch_first
-from dragoman.workflows.evaluation import (
-    EvaluationTexts,
-    check_outputs,
-    check_test_languages,
-    check_translations,
-    read_test,
-)
+from dragoman.workflows import evaluation
 from dragoman.workflows.models import ModelRequest, load_model
 from dragoman.workflows.progress import QUIET, Progress
 
@@ -39,41 +32,24 @@ if TYPE_CHECKING:
 _LEAST_KNOWN, _MUCH_MORE = 0.1, 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest(evaluation.ScoredTest):
     """Two systems and the test to compare them on.
 
     Parameters
     ----------
     a, b
         The systems: each a model folder, a run, a loaded translator, or a file with one translation per line.
-    src, ref
-        The files of the sources and the references. Of files with both sides, the source or target is read: `src` and
-        `ref` may be one file.
     models
         How to translate with the systems that are models. Its `paths` are not used.
     train
         A file of training text in the target language, or with both sides. It tells which words are rare.
-    layout
-        Columns and encoding of the files.
-    tokenize
-        SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
-    check_languages
-        Whether a text that is clearly in another language than expected is an error.
-    check_lines
-        Whether translations that shift against the references by lines are an error.
     """
 
     a: "str | Translator"
     b: "str | Translator"
-    src: str
-    ref: str
     models: ModelRequest = field(default_factory=ModelRequest)
     train: str = ""
-    layout: Layout = PLAIN
-    tokenize: str = ""
-    check_languages: bool = True
-    check_lines: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +87,26 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
     ModelError
         If a model is missing or damaged.
     """
-    test = read_test(request.src, request.ref, request.layout, known=_model_languages(request))
+    test = evaluation.read_test(request.src, request.ref, request.layout, known=_model_languages(request))
     training_text = _open_training_text(request, test) if request.train else None
-    written = _read_translations(request, len(test.sources), progress)
+    systems = request.a, request.b
+    written = [_read_translations(system, request, len(test.sources), progress) for system in systems]
+    if None not in written and (overrides := list(request.models.overrides)):
+        raise ConfigError(f"`{flag_of(overrides[0])}` needs a model, but both systems are files. Leave it out.")
     a, b = (
-        _translate(system, test, request, progress) if output is None else output
-        for system, output in zip((request.a, request.b), written, strict=True)
+        output or _translate(system, test, request, progress) for system, output in zip(systems, written, strict=True)
     )
     lang = a.lang or b.lang or test.tgt_lang
     if request.check_languages:
         if not a.lang and not b.lang:
-            check_test_languages(test, request.src, request.ref, progress)
-        for name, output in zip((request.a, request.b), written, strict=True):
+            evaluation.check_test_languages(test, request, progress)
+        for name, output in zip(systems, written, strict=True):
             if output is not None:  # a model's output is never the wrong file, however bad it is
-                others = [request.src, request.ref, *(str(each) for each in (request.a, request.b) if each != name)]
-                check_translations(output.texts, test.references, str(name), others, request.layout)
-    for name, output, found in zip((request.a, request.b), (a, b), written, strict=True):
+                others = [request.src, request.ref, *(str(each) for each in systems if each != name)]
+                evaluation.check_translations(output.texts, test.references, str(name), others, request.layout)
+    for name, output, found in zip(systems, (a, b), written, strict=True):
         names = str(name) if found else f"{request.src}, translated by {name},", request.ref
-        check_outputs(output.texts, test.references, names, request.check_lines, progress)
+        evaluation.check_outputs(output.texts, test.references, names, request.check_lines, progress)
     tokenize = request.tokenize or tokenizer_for(lang)
     return compare_outputs(test.sources, test.references, a.texts, b.texts, tokenize, training_text)
 
@@ -142,10 +120,10 @@ def _model_languages(request: ComparisonRequest) -> tuple[str, str]:
     return "", ""
 
 
-def _open_training_text(request: ComparisonRequest, test: EvaluationTexts) -> Iterator[str]:
+def _open_training_text(request: ComparisonRequest, test: evaluation.EvaluationTexts) -> Iterator[str]:
     """Open the target side of the training text. Raises DataError if its first lines are the source side instead."""
     languages = test.src_lang, test.tgt_lang
-    lines = prefetch_first(texts_of_side(Path(request.train), 1, *languages, request.layout))
+    lines = prefetch_first(opening.texts_of_side(Path(request.train), 1, *languages, request.layout))
     sample = list(islice(lines, LANGUAGE_SAMPLE_LINES))
     if request.check_languages:
         seen = _distinct_words(sample)
@@ -154,9 +132,7 @@ def _open_training_text(request: ComparisonRequest, test: EvaluationTexts) -> It
         )
         if of_src > _LEAST_KNOWN and of_src > _MUCH_MORE * of_ref:
             language = language_of_side(sample).language
-            looks = (
-                f"looks like {name_with_code(language)}, the source side" if language else "looks like the source side"
-            )
+            looks = f"looks like {f'{name_with_code(language)}, ' if language else ''}the source side"
             raise DataError(
                 f"{request.train} {looks}: it has {of_src:.0%} of the words of the sources, but {of_ref:.0%} of those "
                 f"of the references. Name the target side with `--train`; if it is right, add {SKIP_FLAG}."
@@ -169,42 +145,35 @@ def _distinct_words(lines: Sequence[str]) -> set[str]:
     return {word for line in lines for word in line.casefold().split()}
 
 
-def _read_translations(request: ComparisonRequest, num_sources: int, progress: Progress) -> list[_Output | None]:
-    """Read the translations of both systems: None for a model."""
-    written: list[_Output | None] = []
-    for system in (request.a, request.b):
-        if not isinstance(system, str):
-            written.append(None)
-            continue
-        path = Path(system)
-        if path.is_dir() or is_built_in(path):
-            resolve_model_folder(path)
-            written.append(None)
-            continue
-        if not path.exists():
-            raise DataError(
-                f"{path} does not exist. Name a model folder, a run, or a file with one translation per line."
-            )
-        outputs, _ = read_side(path, 1, request.layout)
-        if len(outputs) != num_sources:
-            raise DataError(
-                f"{path} has {len(outputs)} lines, but {request.src} has {num_sources}. Give one translation per "
-                "line, or name a model folder."
-            )
-        written.append(_Output(without_columns(outputs, system, progress.note)))
-    if None not in written and (given := list(request.models.overrides)):
-        raise ConfigError(f"`{flag_of(given[0])}` needs a model, but both systems are files. Leave it out.")
-    return written
+def _read_translations(
+    system: "str | Translator", request: ComparisonRequest, num_sources: int, progress: Progress
+) -> _Output | None:
+    """Read the translations of a system, or return None for a model."""
+    if not isinstance(system, str):
+        return None
+    path = Path(system)
+    if path.is_dir() or is_built_in(path):
+        resolve_model_folder(path)
+        return None
+    if not path.exists():
+        raise DataError(f"{path} does not exist. Name a model folder, a run, or a file with one translation per line.")
+    outputs, _ = opening.read_side(path, 1, request.layout)
+    if len(outputs) != num_sources:
+        raise DataError(
+            f"{path} has {len(outputs)} lines, but {request.src} has {num_sources}. Give one translation per "
+            "line, or name a model folder."
+        )
+    return _Output(without_columns(outputs, system, progress.note))
 
 
 def _translate(
-    system: "str | Translator", test: EvaluationTexts, request: ComparisonRequest, progress: Progress
+    system: "str | Translator", test: evaluation.EvaluationTexts, request: ComparisonRequest, progress: Progress
 ) -> _Output:
     named: dict[str, Any] = {"paths": (system,)} if isinstance(system, str) else {"translator": system}
     model = load_model(replace(request.models, **named), progress)
-    check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
+    opening.check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
     if request.check_languages:
         languages = {"src_lang": model.src_lang, "tgt_lang": model.tgt_lang}
-        check_test_languages(replace(test, **languages), request.src, request.ref, progress)
+        evaluation.check_test_languages(replace(test, **languages), request, progress)
     with progress.counting(f"translating with {system}", len(test.sources)):
-        return _Output(model.translator.translate(test.sources, **model.overrides), model.tgt_lang)
+        return _Output(model.translator.translate(test.sources), model.tgt_lang)

@@ -1,7 +1,7 @@
 """Checks of a corpus before training on it (`dragoman check`). The checks are in `dragoman.text.doctor`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dragoman.errors import ConfigError
 from dragoman.languages import check_language
@@ -13,37 +13,25 @@ from dragoman.text.doctor.findings import Examination
 from dragoman.workflows.progress import QUIET, Progress
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusFiles:
-    """The files of a corpus to check.
+def check_files(
+    train: Sequence[str],
+    held_out: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    languages: tuple[str, str] = ("", ""),
+    layout: Layout = PLAIN,
+    progress: Progress = QUIET,
+) -> Examination:
+    """Examine a corpus before training on it: encodings, lengths, languages, duplicates and leaked test sentences.
 
     Parameters
     ----------
     train
         The training text: one file with both sides, or two aligned files (source, target).
-    dev, test
-        The validation and test sets, each like `train`, or empty.
-    src_lang, tgt_lang
-        Language codes such as "en". "" takes the languages from the files or their names.
+    held_out
+        The sets to look for in it, "dev" and "test", each like `train`, or empty.
+    languages
+        Codes of the source and target language such as "en". "" takes a language from the files or their names.
     layout
         Columns and encoding of the files.
-    """
-
-    train: Sequence[str]
-    dev: Sequence[str] = ()
-    test: Sequence[str] = ()
-    src_lang: str = ""
-    tgt_lang: str = ""
-    layout: Layout = PLAIN
-
-
-def check_files(files: CorpusFiles, progress: Progress = QUIET) -> Examination:
-    """Examine a corpus before training on it: encodings, lengths, languages, duplicates and leaked test sentences.
-
-    Parameters
-    ----------
-    files
-        The corpus, and the sets to look for in it.
     progress
         Receives the stages.
 
@@ -59,13 +47,12 @@ def check_files(files: CorpusFiles, progress: Progress = QUIET) -> Examination:
     DataError
         If a file cannot be read.
     """
-    languages = check_language(files.src_lang, "`--src-lang`"), check_language(files.tgt_lang, "`--tgt-lang`")
-    corpus = _open("SRC TGT", files.train, languages, files.layout)
+    src_lang, tgt_lang = map(check_language, languages, ("`--src-lang`", "`--tgt-lang`"))
+    corpus = _open("SRC TGT", train, (src_lang, tgt_lang), layout)
     languages = corpus.src_lang, corpus.tgt_lang
-    parts = {"dev": files.dev, "test": files.test}
-    held_out = {name: _open(f"`--{name}`", part, languages, files.layout) for name, part in parts.items() if part}
+    sets = {name: _open(f"`--{name}`", files, languages, layout) for name, files in held_out.items() if files}
     with progress.counting("reading the pairs", unit="pairs"):
-        return examine(corpus, held_out, lambda stage: progress.stage(stage, 0))
+        return examine(corpus, sets, lambda stage: progress.stage(stage, 0))
 
 
 def _open(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:

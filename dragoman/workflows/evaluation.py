@@ -19,17 +19,8 @@ from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for, without_columns, writing_differences
+from dragoman.text.corpus import opening, splitting
 from dragoman.text.corpus.layout import PLAIN, Layout
-from dragoman.text.corpus.opening import (
-    check_direction,
-    format_of,
-    has_both_sides,
-    open_aligned,
-    open_corpus,
-    read_side,
-    texts_of_side,
-)
-from dragoman.text.corpus.splitting import chunks
 from dragoman.text.doctor.languages import check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slides import compare_sides
@@ -41,18 +32,41 @@ from dragoman.workflows.progress import QUIET, Progress
 _CHUNK_LINES = 1 << 13
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredTest:
+    """A test, how to read it, and what to check before its scores are computed.
+
+    Parameters
+    ----------
+    src, ref
+        The files of the sources and the references. Of files with both sides, the source or target is read: `src` and
+        `ref` may be one file.
+    layout
+        Columns and encoding of the files.
+    tokenize
+        SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
+    check_languages
+        Whether a text that is clearly in another language than expected is an error.
+    check_lines
+        Whether translations that shift against the references by lines are an error.
+    """
+
+    src: str = ""
+    ref: str
+    layout: Layout = PLAIN
+    tokenize: str = ""
+    check_languages: bool = True
+    check_lines: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRequest(ScoredTest):
     """A test, and the model or the translations to score on it.
 
     Set either `model` and `src`, or `hyp`.
 
     Parameters
     ----------
-    ref
-        The file of the references.
-    src
-        The file of the sources. It may be the same file as `ref`: of a file with both sides, one side is read.
     hyp
         A file of translations to score instead of a model.
     model
@@ -62,29 +76,15 @@ class EvaluationRequest:
         Needs `src`.
     terms
         A file of required translations for the model to use.
-    layout
-        Columns and encoding of the files.
-    tokenize
-        SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
-    check_languages
-        Whether a text that is clearly in another language than expected is an error.
-    check_lines
-        Whether translations that shift against the references by lines are an error.
     checklist
         Whether to count the model's mistakes with numbers, names, negation and similar phenomena
         (`dragoman.evaluation.checklists`). Needs a model.
     """
 
-    ref: str
-    src: str = ""
     hyp: str = ""
     model: ModelRequest = field(default_factory=ModelRequest)
     train: tuple[str, ...] = ()
     terms: str = ""
-    layout: Layout = PLAIN
-    tokenize: str = ""
-    check_languages: bool = True
-    check_lines: bool = True
     checklist: bool = False
 
 
@@ -120,17 +120,12 @@ class EvaluationReport:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = [
-            (
-                score.name,
-                f"{score.value:.2f}",
-                " to ".join(f"{end:.2f}" for end in score.interval or ()),
-                "without leaked sentences" if name else "all sentences",
-                score.signature,
-            )
-            for name, evaluation in self.evaluations
-            for score in evaluation.scores
-        ]
+        rows = []
+        for name, evaluation in self.evaluations:
+            data = "without leaked sentences" if name else "all sentences"
+            for score in evaluation.scores:
+                interval = " to ".join(f"{end:.2f}" for end in score.interval or ())
+                rows.append((score.name, f"{score.value:.2f}", interval, data, score.signature))
         warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.whole.warnings)
         return html_table(("metric", "score", "95 % interval", "data", "signature"), rows) + warnings
 
@@ -184,19 +179,18 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         terms = Terms.load(request.terms, request.layout.encoding) if request.terms else None
         model = load_model(request.model, progress)
         test = read_test(request.src, request.ref, request.layout, known=(model.src_lang, model.tgt_lang))
-        check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
+        opening.check_direction(Path(request.src), Path(request.ref), model.src_lang, model.tgt_lang)
         languages = model.src_lang or test.src_lang, model.tgt_lang or test.tgt_lang
         test = EvaluationTexts(test.sources, test.references, *languages)
         if terms and not any(map(terms.find, test.sources)):
-            progress.note(
-                f"the test has none of the {len(terms.pairs):,} terms in {request.terms}; check their columns"
-            )
+            count = f"{len(terms.pairs):,} terms in {request.terms}"
+            progress.note(f"the test has none of the {count}; check their columns")
         training = _open_training_text(request, test)
         if request.check_languages:
-            check_test_languages(test, request.src, request.ref, progress)
-        translate = partial(model.translator.translate, terms=terms, **model.overrides)
+            check_test_languages(test, request, progress)
+        translate = partial(model.translator.translate, terms=terms)
         with progress.counting("translating", len(test.sources)):
-            hypotheses = model.translator.translate(test.sources, terms=terms, **model.overrides)
+            hypotheses = translate(test.sources)
         if request.checklist:
             findings = check_phenomena(test.sources, test.references, hypotheses, translate, *languages)
     names = request.hyp or f"the translated {request.src}", request.ref
@@ -248,18 +242,19 @@ def read_test(
     `second` are the same file, it has both sides, and the languages in `known` tell which is which.
     """
     paths = Path(first), Path(second)
-    if first == second and all(known) and has_both_sides(paths[0]):
-        src, tgt = (list(texts_of_side(paths[0], side, *known, layout)) for side in sides)
+    if first == second and all(known) and opening.has_both_sides(paths[0]):
+        src, tgt = (list(opening.texts_of_side(paths[0], side, *known, layout)) for side in sides)
         return EvaluationTexts(src, tgt, *known)
-    if first == second or not any(map(format_of, paths)):
-        is_one = first == second
-        corpus = open_corpus(first, layout=layout) if is_one else open_aligned(*paths, encoding=layout.encoding)
+    if first == second or not any(map(opening.format_of, paths)):
+        if first == second:
+            corpus = opening.open_corpus(first, layout=layout)
+        else:
+            corpus = opening.open_aligned(*paths, encoding=layout.encoding)
         pairs = list(corpus.pairs())
         sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         return EvaluationTexts(sources, references, corpus.src_lang, corpus.tgt_lang)
-    (one, one_lang), (other, other_lang) = (
-        read_side(path, side, layout) for path, side in zip(paths, sides, strict=True)
-    )
+    one, one_lang = opening.read_side(paths[0], sides[0], layout)
+    other, other_lang = opening.read_side(paths[1], sides[1], layout)
     if len(one) != len(other):
         raise DataError(f"{first} has {len(one)} texts, but {second} has {len(other)}. Give files of the same test.")
     return EvaluationTexts(one, other, one_lang, other_lang)
@@ -270,10 +265,12 @@ def _read_translated_test(request: EvaluationRequest, progress: Progress) -> tup
     hypotheses: Sequence[str]
     if request.src == request.ref:
         test = read_test(request.src, request.ref, request.layout)
-        hypotheses, _ = read_side(Path(request.hyp), 1, request.layout)
+        hypotheses, _ = opening.read_side(Path(request.hyp), 1, request.layout)
     else:
         found = read_test(request.hyp, request.ref, request.layout, (1, 1))
-        sources, src_lang = read_side(Path(request.src), 0, request.layout) if request.src else (list[str](), "")
+        sources, src_lang = list[str](), ""
+        if request.src:
+            sources, src_lang = opening.read_side(Path(request.src), 0, request.layout)
         test, hypotheses = replace(found, sources=sources, src_lang=src_lang), found.sources
     if request.src and len(test.sources) != len(hypotheses):
         raise DataError(
@@ -297,7 +294,7 @@ def check_translations(
 
 
 def _is_table(name: str) -> bool:
-    return format_of(Path(name)) in ("tsv", "csv")
+    return opening.format_of(Path(name)) in ("tsv", "csv")
 
 
 def check_outputs(
@@ -318,13 +315,14 @@ def check_outputs(
         )
 
 
-def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Progress = QUIET) -> None:
+def check_test_languages(test: EvaluationTexts, request: ScoredTest, progress: Progress) -> None:
     """Raise DataError if a side of the test is clearly in another language than stated.
 
-    Similar languages are only a note. `src` and `ref` are the names of the files, for the error.
+    Similar languages are only a note.
     """
+    src, ref = request.src, request.ref
     if src == ref:
-        choice = "" if format_of(Path(src)) == "tmx" else " (choose with `--columns`)"
+        choice = "" if opening.format_of(Path(src)) == "tmx" else " (choose with `--columns`)"
         src, ref = (f"the {side} of {src}{choice}" for side in ("source", "target"))
     _check_side(test.sources, test.src_lang, src, progress, test.tgt_lang)
     _check_side(test.references, test.tgt_lang, ref, progress, test.src_lang)
@@ -339,8 +337,8 @@ def _open_training_text(request: EvaluationRequest, test: EvaluationTexts) -> li
     """The texts of each training file, and whether they are only one side. Raises DataError for an unreadable file."""
     found = []
     for path in map(Path, request.train):
-        sides = (0, 1) if has_both_sides(path) else (0,)
-        texts = [texts_of_side(path, side, test.src_lang, test.tgt_lang, request.layout) for side in sides]
+        sides = (0, 1) if opening.has_both_sides(path) else (0,)
+        texts = [opening.texts_of_side(path, side, test.src_lang, test.tgt_lang, request.layout) for side in sides]
         found.append((prefetch_first(chain.from_iterable(texts)), len(sides) == 1))
     return found
 
@@ -354,7 +352,7 @@ def _places_without_leaks(
     """
     overlaps = {"sources": Overlap(test.sources), "references": Overlap(test.references)}
     for texts, is_one_side in training:
-        for chunk in chunks(texts, _CHUNK_LINES):
+        for chunk in splitting.chunks(texts, _CHUNK_LINES):
             for overlap in list(overlaps.values())[: 1 + is_one_side]:
                 overlap.add(chunk)
     near = {name: overlap.near() > 0 for name, overlap in overlaps.items()}

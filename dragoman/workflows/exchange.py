@@ -1,10 +1,9 @@
 """Convert models from and to the formats of other toolkits."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dragoman.bundle import Card, Model
+from dragoman.bundle import Model
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import check_new_folder, sibling_path
 from dragoman.workflows.models import find_folder, require_model
@@ -14,15 +13,7 @@ if TYPE_CHECKING:
     from dragoman.exchange.ctranslate2_export import Quantization
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedFolder:
-    """The folder of an imported model, and its card."""
-
-    path: Path
-    card: Card
-
-
-def import_model(model: str, out: Path | None = None, progress: Progress = QUIET) -> ImportedFolder:
+def import_model(model: str, out: Path | None = None, progress: Progress = QUIET) -> Path:
     """Convert a Marian (OPUS-MT) model in Hugging Face format into a model folder.
 
     Parameters
@@ -33,6 +24,11 @@ def import_model(model: str, out: Path | None = None, progress: Progress = QUIET
         The model folder to write. By default, ``models/NAME``.
     progress
         Receives notes about the download and the conversion.
+
+    Returns
+    -------
+    Path
+        The model folder.
 
     Raises
     ------
@@ -49,7 +45,7 @@ def import_model(model: str, out: Path | None = None, progress: Progress = QUIET
     imported.model.save(path)
     for note in imported.notes:
         progress.note(note)
-    return ImportedFolder(path, imported.model.card)
+    return path
 
 
 def _find_marian(model: str, progress: Progress) -> Path:
@@ -104,10 +100,9 @@ def export_model(
     ModelError
         If `out` exists, or if the model is missing, damaged, or cannot be written in this format.
     """
-    if to != "ctranslate2" and quantization != "float32":
-        raise ConfigError(f"`--quantization` is for ctranslate2, but `--to` is {to}. Leave it out.")
-    if to != "int8" and embeddings != "float32":
-        raise ConfigError(f"`--embeddings` is for int8, but `--to` is {to}. Leave it out.")
+    for flag, value, fitting in (("quantization", quantization, "ctranslate2"), ("embeddings", embeddings, "int8")):
+        if to != fitting and value != "float32":
+            raise ConfigError(f"`--{flag}` is for {fitting}, but `--to` is {to}. Leave it out.")
     folder = out or sibling_path(Path(model), f"-{to}")
     check_new_folder(folder)
     require_model(model)

@@ -5,11 +5,12 @@ The checks that need no imports come first, so that a misspelt path is an error 
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dragoman.config import Config, InferenceSettings, read_config, read_given
+from dragoman.config import Config, load_config, read_given
 from dragoman.errors import ModelError
 from dragoman.workflows.progress import QUIET, Progress
 
@@ -53,25 +54,19 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTranslator:
-    """A translator with its settings and languages.
+    """A translator with the settings of the model and of the user, and its languages.
 
     Parameters
     ----------
     translator
-        The translator. It has the settings of the model, without the overrides.
-    settings
-        The settings of the model with the overrides applied.
-    overrides
-        The overrides alone, as keyword arguments of `Translator.translate`.
-    tgt_lang, src_lang
+        The translator.
+    src_lang, tgt_lang
         Language codes from the model's card or settings, or "".
     """
 
     translator: "Translator"
-    settings: InferenceSettings
-    overrides: dict[str, Any]
-    tgt_lang: str
     src_lang: str = ""
+    tgt_lang: str = ""
 
 
 def require_model(path: str | Path, hint: str = "") -> None:
@@ -107,7 +102,7 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedTrans
     Returns
     -------
     LoadedTranslator
-        The translator with its settings. Call ``translator.translate(texts, **overrides)``.
+        The translator with its languages. The settings of the request replace those of the model.
 
     Raises
     ------
@@ -121,24 +116,23 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedTrans
     >>> model = load_model(ModelRequest(("run",), device="cpu"))
     >>> model.translator.translate(["Where is the station?"])
     """
-    models, translator = load_trained(request, progress), request.translator
+    models, translator = load_models(request, progress), request.translator
     first = models[0]
     own = first.config.inference if translator is None else translator.settings
-    loaded = read_config([], request.overrides, Config(inference=own))
-    settings = loaded.config.inference
+    settings = load_config([], request.overrides, Config(inference=own)).inference
     if translator is None:
         from dragoman.inference.engines import check_engine
         from dragoman.inference.translator import Translator
 
         translator = Translator.from_models(models)
-        check_engine([trained.weights for trained in models], settings)
-    names = sorted(key.removeprefix("inference.") for key in loaded.given)
+        check_engine([model.weights for model in models], settings)
+    translator = copy(translator)  # the caller's own keeps its settings
+    translator.settings = settings
     card, data = first.card, first.config.data
-    src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang
-    return LoadedTranslator(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
+    return LoadedTranslator(translator, card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang)
 
 
-def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[Model]":
+def load_models(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[Model]":
     """Load the models of a request, or return those of its translator. Raises ModelError."""
     if request.translator is not None:
         if not request.translator.models:

@@ -3,17 +3,16 @@
 Workflows print nothing themselves. They call a `Progress`: `TerminalProgress` prints on standard error,
 `NotebookProgress` (`workflows/api/notebook.py`) updates one display, and `QUIET` ignores every report.
 
-Records that training reports to `Progress.result` or returns: counts of pairs, scores, and how it ended.
+Records that training reports to `Progress.result`: counts of pairs and scores.
 """
 
 import math
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.counting import counting
@@ -54,7 +53,11 @@ class Progress:
             self.end_stage()
 
     def result(self, part: object) -> None:
-        """Receive a part of the result as soon as it is known. Each workflow documents the records it reports."""
+        """Receive a part of the result as soon as it is known, and end the stage that it comes from.
+
+        Each workflow documents the records it reports.
+        """
+        self.end_stage()
 
     @contextmanager
     def counting(self, name: str, total: int | None = None, unit: str = "texts") -> Iterator[None]:
@@ -83,7 +86,10 @@ class TerminalProgress(Progress):
     def stage(self, name: str, done: int, total: int | None = None, unit: str = "pairs") -> None:
         """Print the name of a new stage, or how much of it is done."""
         if self._live:
-            self._show_bar(name, done, total, unit)
+            if self._bar is None or name != self._stage:
+                self.end_stage()
+                self._bar = _Bar(name, self._lines)
+            self._bar.update(done, total, unit)
         elif name != self._stage:
             say(name)
             self._last_time = time.monotonic()
@@ -98,16 +104,6 @@ class TerminalProgress(Progress):
         if self._bar is not None:
             self._bar.end()
             self._bar = None
-
-    def result(self, part: object) -> None:
-        """End the stage that the result comes from."""
-        self.end_stage()
-
-    def _show_bar(self, name: str, done: int, total: int | None, unit: str) -> None:
-        if self._bar is None or name != self._stage:
-            self.end_stage()
-            self._bar = _Bar(name, self._lines)
-        self._bar.update(done, total, unit)
 
 
 class _Bar:
@@ -165,14 +161,6 @@ class PartScores:
 
 
 @dataclass(frozen=True, slots=True)
-class FinalScores:
-    """The scores of a finished run, and one line that explains them (`dragoman.evaluation.verdict`)."""
-
-    verdict: str
-    parts: tuple[PartScores, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ScoreChange:
     """A score on the data set `data` before and after fine-tuning."""
 
@@ -183,32 +171,12 @@ class ScoreChange:
 
 
 @dataclass(frozen=True, slots=True)
-class FineTuningScores:
-    """The scores before and after fine-tuning, on each data set."""
+class FinalScores:
+    """The scores of a finished run, one line that explains them (`dragoman.evaluation.verdict`), and all changes.
 
-    changes: tuple[ScoreChange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """The result of training.
-
-    Parameters
-    ----------
-    run
-        The folder of the run.
-    model
-        The folder of its best model.
-    steps
-        Number of optimizer steps, earlier calls included.
-    reason
-        Why training stopped, such as "train.max_steps = 1000 reached".
-    scores
-        The scores in the model's card by data set and search, such as "test, beam 4".
+    `changes` has the scores before and after fine-tuning, on each data set.
     """
 
-    run: Path
-    model: Path
-    steps: int
-    reason: str
-    scores: Mapping[str, tuple[Score, ...]]
+    verdict: str
+    parts: tuple[PartScores, ...]
+    changes: tuple[ScoreChange, ...] = ()

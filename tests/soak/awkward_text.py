@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.cli.translation.notes import NAMED
+from dragoman.cli.translation.output import NAMED
 from dragoman.demo.phrasebook_file import load_phrasebook
 
 NASTY = (

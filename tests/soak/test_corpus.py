@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from synthetic_corpus import write_corpus
 
-from dragoman.cli.check import run as check
+from dragoman.cli.main import run_command
 from dragoman.config import DataSettings
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DataError
@@ -275,5 +275,5 @@ def test_a_million_pairs_are_checked(tmp_path: Path, scaled: Callable[[int], int
 
 def check_corpus(arguments: list[str]) -> tuple[int, float, int]:
     with Cost() as cost:
-        code = check(arguments)
+        code = run_command(["check", *arguments])
     return code, cost.seconds, cost.peak_bytes

@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.bundle import Model
 from dragoman.cli.main import run_command
-from dragoman.cli.translate import json_line
+from dragoman.cli.translation.output import json_line
 from dragoman.config import InferenceSettings
 from dragoman.files import MANIFEST, write_folder
 from dragoman.records import Candidate, Translation

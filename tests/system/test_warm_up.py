@@ -51,6 +51,6 @@ def test_without_torch_training_is_not_compiled(cache: Path, capsys: pytest.Capt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warm_up, "has_torch", lambda: False)
-        assert warm_up.run([]) == 0
+        warm_up.run(warm_up.build_parser().parse([]))
     assert capsys.readouterr().out.splitlines() == [*INSTALLED, "training: not installed"]
     assert not cache.exists()

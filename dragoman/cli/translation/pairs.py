@@ -1,13 +1,12 @@
 """The source side of a file with pairs, as input of ``dragoman translate``."""
 
-import argparse
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from dragoman.cli.arguments import encoding_of
+from dragoman.cli.arguments import Options
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import check_language, name_with_code
 from dragoman.messages import say
@@ -23,7 +22,7 @@ from dragoman.workflows.models import LoadedTranslator
 _LOOKED_AT_TEXTS = 1000
 
 
-def source_side(path: Path, options: argparse.Namespace, model: LoadedTranslator) -> Iterator[str]:
+def source_side(path: Path, options: Options, model: LoadedTranslator) -> Iterator[str]:
     """The source texts of a file with pairs. Raises ConfigError if it is not clear which they are."""
     try:
         corpus = _open_pairs(path, options, model)
@@ -39,8 +38,8 @@ def source_side(path: Path, options: argparse.Namespace, model: LoadedTranslator
     return chain(first, texts)
 
 
-def _open_pairs(path: Path, options: argparse.Namespace, model: LoadedTranslator) -> Corpus:
-    columns = options.columns or (only_text(path, encoding_of(options)) if format_of(path) == "jsonl" else "")
+def _open_pairs(path: Path, options: Options, model: LoadedTranslator) -> Corpus:
+    columns = options.columns or (only_text(path, options.text_encoding()) if format_of(path) == "jsonl" else "")
     is_one = columns != "" and "," not in columns
     layout = layout_of(options.encoding or "", "" if is_one else columns, options.header or "auto")
     if is_one:
@@ -68,10 +67,8 @@ def _check_side(texts: list[str], corpus: Corpus, model: LoadedTranslator, is_ch
     found = contradiction(language_of_side(texts, model.src_lang), model.src_lang, model.tgt_lang)
     if not found:
         return
-    message = (
-        f"the source side of {corpus} looks like {name_with_code(found)}, but the model translates from "
-        f"{name_with_code(model.src_lang)}"
-    )
+    looks, source = name_with_code(found), name_with_code(model.src_lang)
+    message = f"the source side of {corpus} looks like {looks}, but the model translates from {source}"
     if is_chosen or not are_similar(found, model.tgt_lang):
         say(f"warning: {message}")
         return

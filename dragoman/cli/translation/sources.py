@@ -1,26 +1,66 @@
-"""The input of ``dragoman translate``: a text, the lines of a stream, or the source side of a file with pairs."""
+"""The input of ``dragoman translate``: a text, the lines of a stream, a document, or one side of a file with pairs.
 
-import argparse
+The name and the start of a file tell its kind. Lines are translated as they arrive, so that a program at the other end
+of a pipe gets each answer at once.
+"""
+
 import codecs
+import json
+import re
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from io import BufferedReader, BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, TextIO, cast
 
-from dragoman.cli.arguments import encoding_of
-from dragoman.cli.models import standard_input
-from dragoman.cli.translation.documents import DOCUMENTS
-from dragoman.cli.translation.formats import kind_of_name, kind_of_start
-from dragoman.cli.translation.windows import MAX_LINES, arriving_lines
-from dragoman.errors import DataError
+from dragoman.cli.arguments import Options
+from dragoman.errors import ConfigError, DataError
 from dragoman.messages import say
-from dragoman.text.lines import open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
+from dragoman.text.lines import MOST_LINE_BYTES, open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
 
+DOCUMENTS = ("html", "srt")
+PAIRS = "pairs"
 _ANY = (None, "jsonl")
 """Values of `--format` with which the file tells its format."""
+_MAX_LINES = 4096
+_READ_BYTES = 1 << 18
+_LOOKED_AT_BYTES = 1 << 16
+_SERVE = "Serve the model to Weblate or a CAT tool (`dragoman serve`), or export its texts as a table (.csv)."
+_RENAME = "Save it in a file that ends in {}, and name that with `--input`."
+
+
+class _Kind(NamedTuple):
+    """A kind of file: its name, what to do with it, the endings of file names, and a pattern of its start."""
+
+    name: str
+    advice: str
+    endings: str = ""
+    start: str = ""
+
+
+_HTML = r"(?is)\A(?:<[?!][^>]*>\s*){0,5}<html\b|\A<!doctype html\b"
+_SRT = r"\AWEBVTT\b|\A\d+\s*\n\s*\d\d:\d\d:\d\d[,.]\d{3} *-->"
+_PO = r'(?m)^msgid ".*"\n(?:".*"\n)*msgstr(?:\[0\])? "'
+_TEXT_KINDS = (
+    _Kind(PAIRS, "", ".tsv .csv .jsonl .json .tmx"),
+    _Kind("html", "Add `--format html`.", ".html .htm .xhtml", _HTML),
+    _Kind("srt", "Add `--format srt`.", ".srt .vtt", _SRT),
+    _Kind("a translation memory (TMX)", _RENAME.format(".tmx"), "", r"(?s)\A<(?:.{0,2000}<)?tmx\s"),
+    _Kind("XLIFF", _SERVE, ".xliff .xlf .sdlxliff .mqxliff .mxliff", r"(?s)\A<(?:.{0,2000}<)?xliff\s"),
+    _Kind("XML", "Translate it from Python with `translate_xml`.", ".xml .resx", r"\A<\?xml\s"),
+    _Kind("messages of a program (PO)", _SERVE, ".po .pot", _PO),
+    _Kind("JSON lines", _RENAME.format(".jsonl")),
+)
+_OFFICE = "Convert it to HTML, for example with pandoc, and translate that."
+_OTHER_KINDS = (
+    _Kind("an office document", _OFFICE, ".doc .docx .odt .rtf .ppt .pptx .odp .epub"),
+    _Kind("a PDF file", "Extract its text, for example with pdftotext, and translate that.", ".pdf"),
+    _Kind("a spreadsheet", "Save it as .csv, and translate that.", ".xls .xlsx .ods"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,45 +82,52 @@ class InputLines:
         if self.texts is None:
             return arriving_lines(self.stream, report_invalid, self.name)
         texts = self.texts
-        return iter(lambda: list(islice(texts, MAX_LINES)), [])
+        return iter(lambda: list(islice(texts, _MAX_LINES)), [])
 
 
-def open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
+def open_source(options: Options, files: ExitStack) -> InputLines:
     """Open the input that the flags name, as far as that needs no model and does not wait for standard input.
 
     Raises DataError if it is a file that cannot be translated.
     """
-    encoding, path = encoding_of(options), options.input
+    encoding, path = options.text_encoding(), options.input
     prefixes = prefetch_first(read_lines(Path(options.prefix), encoding=encoding)) if options.prefix else None
     if options.text is not None:
         return InputLines(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
     if not path:
         return InputLines(standard_input(), "standard input", options.prefix, prefixes)
     accepted = DOCUMENTS if options.format is None else ()
-    kind = kind_of_name(path, accepted, bool(options.columns)) if options.format in _ANY else ""
+    kind = _kind_of_name(path, accepted, bool(options.columns)) if options.format in _ANY else ""
     stream = files.enter_context(open_bytes(Path(path), encoding))
     start = _start_of(stream)
     refuse_utf16(start, path)
     if not kind and options.format in _ANY:
-        kind = kind_of_start(start, path, accepted)
+        kind = _kind_of_start(start, path, accepted)
     if not kind and options.format not in DOCUMENTS:
         _refuse_other_encoding(start, path)
     return InputLines(stream, path, options.prefix, prefixes, kind)
 
 
-def wait_for_input(source: InputLines, given: argparse.Namespace, files: ExitStack) -> InputLines:
+def wait_for_input(source: InputLines, requested_format: str | None, encoding: str, files: ExitStack) -> InputLines:
     """Wait for the first bytes of standard input. Gzip is decompressed, and the text recoded to UTF-8."""
     is_file = source.stream.seekable()
     if source.stream.isatty():
         say("type one sentence or more, and press Enter to translate. Ctrl-D ends.")
-    stream = files.enter_context(open_stream(source.stream, source.name, encoding_of(given)))
+    stream = files.enter_context(open_stream(source.stream, source.name, encoding))
     start = _start_of(stream)
     refuse_utf16(start, source.name)
-    if given.format in _ANY:
-        kind_of_start(start, source.name)
-    if is_file and given.format not in DOCUMENTS:
+    if requested_format in _ANY:
+        _kind_of_start(start, source.name)
+    if is_file and requested_format not in DOCUMENTS:
         _refuse_other_encoding(start, source.name)
     return replace(source, stream=stream)
+
+
+def standard_input() -> BinaryIO:
+    """The binary stream of standard input. Raises ConfigError if it is closed."""
+    if cast(TextIO | None, sys.stdin) is None:
+        raise ConfigError("standard input is closed. Redirect a file to it, or name one with `--input`.")
+    return sys.stdin.buffer
 
 
 def _start_of(stream: BinaryIO) -> bytes:
@@ -104,3 +151,70 @@ def _refuse_other_encoding(start: bytes, name: str) -> None:
 
 def _bad_bytes(text: str) -> int:
     return sum("\udc80" <= character <= "\udcff" for character in text)
+
+
+def _kind_of_name(path: str, accepted: tuple[str, ...], has_columns: bool = False) -> str:
+    """`PAIRS` or one of the `accepted` kinds; "" if the name does not tell. Raises DataError for another kind.
+
+    `has_columns`: the user names columns of the file.
+    """
+    suffix = Path(path.lower().removesuffix(".gz")).suffix
+    found = next((kind for kind in (*_TEXT_KINDS, *_OTHER_KINDS) if suffix in kind.endings.split()), None)
+    return PAIRS if has_columns and suffix == ".txt" else _accepted(found, path, (PAIRS, *accepted))
+
+
+def _kind_of_start(start: bytes, name: str, accepted: tuple[str, ...] = ()) -> str:
+    """One of the `accepted` kinds, by the first bytes of a file; "" for lines. Raises DataError for another kind."""
+    text = start[:_LOOKED_AT_BYTES].decode("utf-8", "replace").lstrip("\ufeff \t\r\n").replace("\r\n", "\n")
+    found = next((kind for kind in _TEXT_KINDS if kind.start and re.search(kind.start, text)), None)
+    return _accepted(found or (_TEXT_KINDS[-1] if _is_record(text.partition("\n")[0]) else None), name, accepted)
+
+
+def _accepted(kind: _Kind | None, name: str, accepted: tuple[str, ...]) -> str:
+    if kind is None or kind.name in accepted:
+        return kind.name if kind else ""
+    held = kind.name.upper() if kind.name in DOCUMENTS else kind.name
+    lines = " `--format text` translates its lines as they are." if kind in _TEXT_KINDS else ""
+    raise DataError(f"{name} holds {held}, not lines of text. {kind.advice}{lines}")
+
+
+def _is_record(line: str) -> bool:
+    """Whether a line is a JSON object with a text."""
+    try:
+        return line.startswith("{") and any(isinstance(value, str | dict) for value in json.loads(line).values())
+    except (ValueError, RecursionError):
+        return False
+
+
+def arriving_lines(
+    stream: BinaryIO, report_invalid: Callable[[int], None], name: str = "", *, max_lines: int = _MAX_LINES
+) -> Iterator[list[str]]:
+    """Yield windows of 1 to `max_lines` lines without line ends, in order.
+
+    Lines end at ``\\n`` only. Invalid UTF-8 becomes U+FFFD, and `report_invalid` gets the number of the line, counted
+    from 1.
+    """
+    waiting: deque[bytes] = deque()
+    texts = read_lines(iter(waiting.popleft, None), report_invalid=report_invalid, name=name)
+    for lines in _complete_lines(stream):
+        waiting.extend(lines)
+        while waiting:
+            yield list(islice(texts, min(len(waiting), max_lines)))
+
+
+def _complete_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield the lines that each read completes. The last line may lack its end."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := stream.read1(_READ_BYTES):  # type: ignore[attr-defined]
+        head, newline, tail = piece.rpartition(b"\n")
+        if newline:
+            yield [line + b"\n" for line in b"".join([*pieces, head]).split(b"\n")]
+            pieces, size = [], 0
+        if tail:
+            pieces.append(tail)
+            size += len(tail)
+        if size > MOST_LINE_BYTES:  # read_lines refuses such a line
+            break
+    if pieces:
+        yield [b"".join(pieces)]

@@ -16,7 +16,7 @@ from dragoman.workflows.api.loading import PathName
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
-from dragoman.workflows.corpus import CorpusFiles, check_files
+from dragoman.workflows.corpus import check_files
 from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
 from dragoman.workflows.models import ModelRequest
 from dragoman.workflows.training.settings import RunRequest
@@ -159,8 +159,8 @@ def evaluate(
     ConfigError, DataError, ModelError
         As the command `dragoman evaluate`.
     """
-    files = str(check_path("ref", ref)), str(check_path("src", src))
-    request = EvaluationRequest(*files, model=_model_request(model, settings), checklist=checklist)
+    ref, src = str(check_path("ref", ref)), str(check_path("src", src))
+    request = EvaluationRequest(src=src, ref=ref, model=_model_request(model, settings), checklist=checklist)
     return evaluate_test(replace(request, train=tuple(map(str, check_paths("train", train)))), default_progress())
 
 
@@ -189,7 +189,8 @@ def compare(a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: 
     models = ModelRequest(overrides=overrides_of_keywords(settings, ("inference",)))
     systems = [_model_request(model, {}, name) for name, model in (("a", a), ("b", b))]
     first, second = (model.translator or model.paths[0] for model in systems)
-    request = ComparisonRequest(first, second, str(check_path("src", src)), str(check_path("ref", ref)), models)
+    src, ref = str(check_path("src", src)), str(check_path("ref", ref))
+    request = ComparisonRequest(a=first, b=second, src=src, ref=ref, models=models)
     return compare_systems(request, default_progress())
 
 
@@ -224,8 +225,9 @@ def check(
     if not files:
         raise ConfigError("`files` must be one file with both sides, or two aligned files, but none is given.")
     parts = {"files": files, "dev": dev, "test": test}
-    train, dev, test = (tuple(map(str, check_paths(name, part))) for name, part in parts.items())
-    return check_files(CorpusFiles(train, dev, test, src_lang, tgt_lang), default_progress())
+    train, *held_out = ([*map(str, check_paths(name, part))] for name, part in parts.items())
+    sets = dict(zip(("dev", "test"), held_out, strict=True))
+    return check_files(train, sets, (src_lang, tgt_lang), progress=default_progress())
 
 
 @needs_train_extra("`dragoman.inspect`")
@@ -250,12 +252,11 @@ def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     ConfigError, DataError, ModelError
         As the command `dragoman inspect`.
     """
-    from dragoman.workflows.inspection import InspectionRequest, inspect_model
+    from dragoman.workflows.inspection import inspect_model
 
     if not isinstance(text, str):
         raise ConfigError(f"`text` must be a string, but is {text!r:.60}.")
-    request = InspectionRequest(_model_request(model, settings), text)
-    return inspect_model(request, default_progress())
+    return inspect_model(_model_request(model, settings), text, progress=default_progress())
 
 
 def _model_request(model: object, settings: Mapping[str, object], name: str = "model") -> ModelRequest:

@@ -78,10 +78,6 @@ class NotebookProgress(Progress):
         if self._handle is not None and done and seconds > _PATIENCE_SECONDS:
             self.note(f"{name}: {count_text(done, None, unit)} in {duration(seconds)}")
 
-    def result(self, part: object) -> None:
-        """Remove the bar of the stage that the result comes from."""
-        self.end_stage()
-
     def _show(self, unless_recent: bool = False) -> None:
         """Update the display, but not twice in half a second if `unless_recent`."""
         now = time.monotonic()
@@ -154,13 +150,9 @@ class _TrainingDisplay(LogDisplay):
         if event:
             share = None if left is None else event["seconds"] / max(event["seconds"] + left, 1e-9)
             time_left = f"{duration(left)} left" if left else ""
-            facts = (
-                f"step {event['step']:,}",
-                f"epoch {event['epoch'] + 1:,}",
-                f"{event['tokens_per_second']:,.0f} tokens/s",
-                f"perplexity {event['perplexity']:,.2f}",
-            )
-            parts.append(f"<div>training {_bar(share)} {time_left}</div><div>{' · '.join(facts)}</div>")
+            position = f"step {event['step']:,} · epoch {event['epoch'] + 1:,}"
+            figures = f"{event['tokens_per_second']:,.0f} tokens/s · perplexity {event['perplexity']:,.2f}"
+            parts.append(f"<div>training {_bar(share)} {time_left}</div><div>{position} · {figures}</div>")
         parts.append(f"<div>{escape(self._validation)}</div>")
         parts.append(svg_curve(self._training_curve, self._validation_curve))
         lines = escape("\n".join(self._lines))

@@ -241,12 +241,12 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
         sample = replace(sample, corpora=corpora, given=run.given - {"tokenizer.vocab_size"})
     progress.note("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
-    inputs = prepare_pairs(sample, progress=progress)
+    data, start = prepare_pairs(sample, progress=progress)
     prepare_seconds = time.perf_counter() - clock
     log = _Clock(sample.folder)
-    session = make_session(replace(sample, config=_shorten(config)), inputs, log)
+    session = make_session(replace(sample, config=_shorten(config)), data, start, log)
     progress.note(f"measuring up to {_STEPS} steps, a validation and the scoring")
-    scoring_seconds = _scoring_seconds(config, session.trained, inputs.data)  # before `fit`: this compiles the search
+    scoring_seconds = _scoring_seconds(config, session.trained, data)  # before `fit`: this compiles the search
     fit(session)
     save_seconds = time.perf_counter() - log.validated_at
     seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
@@ -257,7 +257,7 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
         validation_seconds=log.validation_seconds,
         save_seconds=save_seconds,
         scoring_seconds=scoring_seconds,
-        steps_per_epoch=len(epoch_batches(inputs.data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
+        steps_per_epoch=len(epoch_batches(data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
         parameters=session.trained.card.parameters,
         peak_bytes=_peak_bytes(session.model.device),
         checkpoint_bytes=_bytes_in(sample.folder / "checkpoints"),
@@ -320,8 +320,8 @@ def _sample_corpora(corpora: Corpora, num_pairs: int, folder: Path) -> Corpora:
     with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
         for index, pair in enumerate(train.pairs()):
             if (index + 1) * _MOST_PAIRS // num_pairs > index * _MOST_PAIRS // num_pairs:
-                src.write(pair.src + "\n")
-                tgt.write(pair.tgt + "\n")
+                src.write(f"{pair.src}\n")
+                tgt.write(f"{pair.tgt}\n")
     return replace(corpora, train=open_aligned(*paths, src_lang=train.src_lang, tgt_lang=train.tgt_lang))
 
 

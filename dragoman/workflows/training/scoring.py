@@ -1,6 +1,7 @@
 """The end of a run: the scores of its best model, a line that explains them, the model's card, and the report."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -8,18 +9,21 @@ from statistics import median
 from dragoman.bundle import Model, replace_card, resolve_model_folder
 from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData
-from dragoman.errors import DragomanError
-from dragoman.evaluation.metrics import score_outputs, tokenizer_for
+from dragoman.errors import DragomanError, ModelError
+from dragoman.evaluation.metrics import bleu, chrf, score_outputs, tokenizer_for
 from dragoman.evaluation.verdict import Outcome, is_improving, verdict, weakest_group
 from dragoman.inference.translator import Translator
+from dragoman.text.corpus.corpus import Corpora
 from dragoman.training.run.limits import TrainingPace
 from dragoman.training.session import TrainingSession
 from dragoman.visualization.report.report import ReportedTest, write_report
-from dragoman.visualization.report.report_sentences import cross_attention_of
 from dragoman.visualization.report.run_facts import read_log
-from dragoman.workflows.progress import FinalScores, FineTuningScores, PartScores, Progress, ScoreChange
-from dragoman.workflows.training.fine_tuning import REPLAY_TEST, compare_with_base
+from dragoman.workflows.progress import FinalScores, PartScores, Progress, ScoreChange
+from dragoman.workflows.runs import translate_part
+from dragoman.workflows.training.fine_tuning import fingerprint_of
 from dragoman.workflows.training.settings import ResolvedRun
+
+_REPLAY_TEST = "replay test"
 
 
 def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, reason: str, progress: Progress) -> None:
@@ -27,11 +31,10 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
 
     The texts are translated with the run's [inference] settings, as `dragoman translate` will. They replace the
     settings in the model's folder, which are older if the user changed them after the weights were saved.
-    `progress.result` receives `FinalScores`, and after fine-tuning `FineTuningScores`. `reason` is why training
-    stopped, such as "train.max_steps = 1000 reached".
+    `progress.result` receives `FinalScores`. `reason` is why training stopped, such as "train.max_steps = 9 reached".
     """
-    folder, device = resolve_model_folder(run.folder), run.config.train.device
-    model = Model.load(folder, device)
+    folder = resolve_model_folder(run.folder)
+    model = Model.load(folder, run.config.train.device)
     model = replace(model, config=replace(model.config, inference=run.config.inference))
     translator, beam_size = Translator.from_models([model]), model.config.inference.beam_size
     card = replace(model.card, test_pairs=len(data.test) if data.test is not None else 0)
@@ -40,29 +43,22 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
-        sources, references = store.texts()
-        with progress.counting(f"translating the {part} data", len(sources)):
-            outputs = translator.translate(sources)
-        result = score_outputs(outputs, references, tokenizer_for(model.config.data.tgt_lang))
+        test = translate_part(translator, part, store, progress)
+        result = score_outputs(test.outputs, test.references, tokenizer_for(model.config.data.tgt_lang))
         card = card.with_scores(f"{part}, beam {beam_size}", list(result.scores))
         for warning in result.warnings:
             progress.note(f"{part}: {warning}")
         found.append(PartScores(part, result.num_sentences, beam_size, result.scores))
-        aligned = cross_attention_of(model)
-        tests.append(ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, aligned))
-    changes: tuple[ScoreChange, ...] = ()
-    if model.config.train.start_from:
-        changes = compare_with_base(model, translator, run.corpora, tests, progress)
+        tests.append(replace(test, warnings=result.warnings))
+    changes = _compare_with_base(translator, run.corpora, tests, progress) if model.config.train.start_from else ()
     outcome = _outcome(run, session, reason, found[-1], tests[-1])
     start_bleu = next((change.before.value for change in changes if change.data == tests[-1].part), None)
-    progress.result(FinalScores(verdict(replace(outcome, start_bleu=start_bleu)), tuple(found)))
-    if changes:
-        progress.result(FineTuningScores(changes))
+    progress.result(FinalScores(verdict(replace(outcome, start_bleu=start_bleu)), tuple(found), changes))
     for name in dict.fromkeys(change.data for change in changes):
         scores = [change for change in changes if change.data == name]
         before = f"{name}, before fine-tuning, beam {beam_size}"
         card = card.with_scores(before, [change.before for change in scores])
-        if name == REPLAY_TEST:
+        if name == _REPLAY_TEST:
             card = card.with_scores(f"{name}, beam {beam_size}", [change.after for change in scores])
     replace_card(folder, card, model.config)
     try:  # the model is complete and scored, so a failure here does not fail the run
@@ -76,7 +72,6 @@ def _outcome(
 ) -> Outcome:
     sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
-    given = run.corpora.dev if test.part == "validation" else run.corpora.test
     state, train, limit = session.state, session.settings, reason.split(" ")[0] if reason.startswith("train.") else ""
     warmup = max(train.warmup_steps, int(state.fitted.get("train.warmup_steps", 0)))
     pace = TrainingPace(
@@ -89,7 +84,7 @@ def _outcome(
         by_character=tokenizer_for(run.config.data.tgt_lang) == "char",
         exact=right / len(sources),
         distinct=len(set(outputs)) / len(set(sources)),
-        held_out=given is None,
+        held_out=(run.corpora.dev if test.part == "validation" else run.corpora.test) is None,
         train_pairs=len(session.train),
         limit=limit,
         is_improving=is_improving([record.score for record in state.validations]),
@@ -106,3 +101,50 @@ def _loss_gap(run: Path) -> float | None:
     log = read_log(run / "log.jsonl")
     dev, train = log.validation.get("loss"), log.train.get("perplexity")
     return dev[-1][1] - math.log(train[-1][1]) if dev and train else None
+
+
+def _compare_with_base(
+    translator: Translator, corpora: Corpora, tests: Sequence[ReportedTest], progress: Progress
+) -> tuple[ScoreChange, ...]:
+    """Score the model from before fine-tuning, and pair its scores with those of the tuned model.
+
+    Parameters
+    ----------
+    translator
+        The translator of the tuned model. The model from before translates with the same settings.
+    corpora
+        The corpora of the run. Its replay test, if there is one, is scored too.
+    tests
+        The translations of the tuned model.
+    progress
+        Receives a note if the scores before are missing.
+
+    Returns
+    -------
+    tuple of ScoreChange
+        BLEU and chrF on each test, before and after. Empty if the original model is gone or has changed.
+    """
+    [tuned] = translator.models
+    path, tokenize = tuned.config.train.start_from, tokenizer_for(tuned.config.data.tgt_lang)
+    if corpora.replay_test:
+        pairs = list(corpora.replay_test.pairs())
+        sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+        outputs = translator.translate(sources)
+        tests = [*tests, ReportedTest(_REPLAY_TEST, sources, references, outputs, (), translator.translate)]
+    try:
+        folder = resolve_model_folder(Path(path))
+        if fingerprint_of(folder) not in "".join(tuned.card.lineage[-1:]):
+            raise ModelError(f"{path} is no longer the model that training started from.")
+        before = Translator.from_models([Model.load(folder, str(tuned.transformer.device))])
+    except DragomanError as error:
+        progress.note(f"no scores from before fine-tuning are available: {error}")
+        return ()
+    before.settings = translator.settings  # so that only the weights differ
+    changes: list[ScoreChange] = []
+    for test in tests:
+        old, new = (
+            (bleu(outputs, test.references, tokenize), chrf(outputs, test.references))
+            for outputs in (before.translate(test.sources), test.outputs)
+        )
+        changes += [ScoreChange(test.part, len(test.sources), *pair) for pair in zip(old, new, strict=True)]
+    return tuple(changes)

@@ -11,14 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dragoman.config import (
-    CORPUS_FILES,
-    Config,
-    DataSettings,
-    GivenSettings,
-    TrainSettings,
-    read_given,
-)
+from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TrainSettings, read_given
 from dragoman.config.recipes import CorpusSize, adapt_recipe, every_recipe, recipe_for
 from dragoman.errors import ConfigError, require_torch
 from dragoman.languages import check_language, language_code
@@ -124,24 +117,30 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     require_torch("training")  # now, not after the corpus is read
     frozen = frozen_config(request.out) if request.out else None
     given = read_given(request.configs, request.overrides)
-    if request.out and frozen:  # settings that must not change come before settings that contradict each other
-        _check_continued(request.out, given, frozen)
     for note in given.notes:
         progress.note(note)
     requested = _requested_config(given, frozen)
-    start_from = requested.train.start_from
-    if frozen or not start_from:
-        check_early(given, frozen)
-    fine_tunes = frozen is None and bool(start_from)
+    if request.out:  # settings that must not change come before settings that contradict each other
+        if frozen:
+            check_recorded(request.out, requested.data, given.keys)
+        precision = (frozen or requested).train.precision  # "auto" is resolved below, and `train_run` checks it
+        check_frozen(request.out, replace(requested, train=replace(requested.train, precision=precision)))
+    fine_tunes = frozen is None and bool(requested.train.start_from)
     if fine_tunes:
-        require_model(start_from)
+        require_model(requested.train.start_from)
+    else:
+        check_early(given, frozen)
     corpora = open_corpora(_expand_variables(requested.data))
     checks_languages = requested.data.check_languages
     if frozen is None:
         progress.note(f"reading {corpora.train}")
         with progress.counting("checking", unit="pairs"):
             size = check_corpus(corpora.train, progress.note, checks_languages and not fine_tunes)
-        recipe, names_preset = _recipe(size, requested), "model.preset" in given.keys
+        recipe, names_preset = recipe_for(size, requested.tokenizer), "model.preset" in given.keys
+        if fine_tunes:
+            from dragoman.workflows.training.fine_tuning import settings_for
+
+            recipe = settings_for(requested.train.start_from, size)
         base = adapt_recipe(recipe, requested, names_preset)
         endless = replace(requested, train=replace(requested.train, max_steps=0))
         unfitted = adapt_recipe(recipe, endless, names_preset)
@@ -150,33 +149,21 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     loaded = given.over(base)
     config = _with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if fine_tunes:
-        config = _match_model(config)
+        from dragoman.workflows.training.fine_tuning import match_model
+
+        config = match_model(config)
         corpora = open_corpora(_expand_variables(config.data))  # now with the model's languages
     if checks_languages:
-        _check_languages(corpora, fine_tunes, progress)
+        others = corpora.dev, corpora.test, corpora.replay, corpora.replay_test
+        for corpus in filter(None, (corpora.train if fine_tunes else None, *others)):
+            check_corpus_languages(corpus, progress.note)
     if corpora.dev and corpora.test and corpora.dev.paths == corpora.test.paths:
         progress.note(
             "`data.dev` and `data.test` are the same text: the model is selected on it, so its test score is too good"
         )
     config = replace(config, train=_settle_device(config.train, frozen is None, progress))
     progress.note(_describe(config, size))
-    if request.out:
-        check_frozen(request.out, config)  # before anything is written into a folder that may hold something else
     return ResolvedRun(config, corpora, size, loaded.given, given.unchecked_over(unfitted), request.out)
-
-
-def _check_continued(out: Path, given: GivenSettings, frozen: Config) -> None:
-    """Raise an error if the run in `out` cannot continue with the given settings, or its corpora are gone."""
-    requested = _requested_config(given, frozen)
-    check_recorded(out, requested.data, given.keys)
-    check_frozen(out, replace(requested, train=replace(requested.train, precision=frozen.train.precision)))
-
-
-def _check_languages(corpora: Corpora, with_train: bool, progress: Progress) -> None:
-    """Raise DataError if a corpus is clearly in another language than its settings state."""
-    train = corpora.train if with_train else None
-    for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.replay, corpora.replay_test]):
-        check_corpus_languages(corpus, progress.note)
 
 
 def _describe(config: Config, size: CorpusSize | None) -> str:
@@ -231,27 +218,6 @@ def _with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
 
 
-def _recipe(size: CorpusSize, requested: Config) -> Config:
-    """Return the recipe for fine-tuning, or for a corpus of this size."""
-    if requested.train.start_from:
-        from dragoman.workflows.training.fine_tuning import settings_for
-
-        return settings_for(requested.train.start_from, size)
-    return recipe_for(size, requested.tokenizer)
-
-
-def _match_model(config: Config) -> Config:
-    """Return the configuration, with languages that the data does not state taken from the model to fine-tune.
-
-    Raises ConfigError if that model does not fit the settings.
-    """
-    from dragoman.workflows.training.fine_tuning import check_same_model, model_languages
-
-    check_same_model(config, config.train.start_from)
-    src_lang, tgt_lang = model_languages(config.train.start_from)
-    return _with_languages(config, config.data.src_lang or src_lang, config.data.tgt_lang or tgt_lang)
-
-
 def _expand_variables(data: DataSettings) -> DataSettings:
     """Replace environment variables in file names, such as $DRAGOMAN_DATA/train.en, by their values.
 
@@ -259,11 +225,11 @@ def _expand_variables(data: DataSettings) -> DataSettings:
     """
     values = {}
     for name in CORPUS_FILES:
-        given = getattr(data, name)
-        values[name] = os.path.expandvars(given)
+        path = getattr(data, name)
+        values[name] = os.path.expandvars(path)
         if (unset := re.search(r"\$\{?(\w+)", values[name])) and not Path(values[name]).exists():
             raise ConfigError(
-                f"`data.{name}` is {given}, but the environment variable {unset[1]} is not set. "
+                f"`data.{name}` is {path}, but the environment variable {unset[1]} is not set. "
                 f"Set it to the folder of the data: export {unset[1]}=..."
             )
     return replace(data, **values)

@@ -1,20 +1,17 @@
 """A training run from resolved settings to the report: data, model, training, average, scores, card, report.
 
 `resolve_run` in `workflows/training/settings.py` comes first. The training loop itself is in `dragoman.training`.
-
-The inputs of training: prepared sentence pairs and a starting point.
 """
 
-from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
-from dragoman.bundle.card import read_card
 from dragoman.config import WITHOUT_SAMPLING, Config
 from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
@@ -24,50 +21,32 @@ from dragoman.errors import DataError
 from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
-from dragoman.records import Score
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
-from dragoman.training.fitting import fitting_values
-from dragoman.training.run.checkpoint import set_weights
-from dragoman.training.run.frozen_settings import (
-    absolute_paths,
-    check_frozen,
-    finish_of,
-    freeze_config,
-    read_finished,
-    shared_paths,
-    write_finished,
-)
+from dragoman.training import distributed, fitting, validation
+from dragoman.training.run import checkpoint, frozen_settings, run_folder, signals
 from dragoman.training.run.log import RunLog
-from dragoman.training.run.run_folder import RunFolder, lock_run
-from dragoman.training.run.signals import Interrupted
 from dragoman.training.session import TrainingSession, Validate
 from dragoman.training.trainer import choose_mean, fit
-from dragoman.training.validation import fitting
 from dragoman.version import __version__
-from dragoman.workflows.progress import QUIET, PairCounts, Progress, TrainingResult
+from dragoman.workflows.progress import QUIET, PairCounts, Progress
 from dragoman.workflows.training.fine_tuning import StartingPoint, continuation_of, starting_point_of
 from dragoman.workflows.training.scoring import score_run
 from dragoman.workflows.training.settings import ResolvedRun
 
 _MUCH_TOO_LONG = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingInputs:
-    """Prepared pairs, and optionally a starting point."""
-
-    data: PreparedData
-    start: StartingPoint | None = None
+_PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
 def prepare_pairs(
-    run: ResolvedRun, processes: Processes = SINGLE_PROCESS, progress: Progress = QUIET
-) -> TrainingInputs:
-    """Prepare the data, or load what an earlier call prepared. The first process works before the others."""
-    config, is_new = run.config, not RunFolder(run.folder).steps()
+    run: ResolvedRun, processes: distributed.Processes = distributed.SINGLE_PROCESS, progress: Progress = QUIET
+) -> tuple[PreparedData, StartingPoint | None]:
+    """Prepare the data, or load what an earlier call prepared, and load the starting point, if there is one.
+
+    The first process works before the others.
+    """
+    config, is_new = run.config, not run_folder.RunFolder(run.folder).steps()
     start = continuation_of(run.folder) or starting_point_of(config.train.start_from)
     tokenizers = start.tokenizers if start else None
     require = Requirements(full_vocabulary="tokenizer.vocab_size" in run.given, same_pairs=not is_new)
@@ -76,7 +55,7 @@ def prepare_pairs(
         data = processes.call_first_before_others(
             lambda: prepare(config, run.corpora, folder, tokenizers, progress.stage, require)
         )
-    return TrainingInputs(data, start)
+    return data, start
 
 
 def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress: Progress) -> None:
@@ -110,10 +89,7 @@ def validation_data(data: PreparedData) -> PairStore:
     return data.dev
 
 
-_PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
-
-
-def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | None:
+def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
     """Train a model in the run's folder, score the best checkpoint, and write the report.
 
     A run that exists continues. A run that is finished is scored again only if the settings or the data have changed.
@@ -123,13 +99,12 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
     run
         The settings and corpora, from `resolve_run`.
     progress
-        Receives notes, stages and the lines of the log. Its `result` receives `PairCounts` and `FinalScores`, and
-        after fine-tuning `FineTuningScores`.
+        Receives notes, stages and the lines of the log. Its `result` receives `PairCounts` and `FinalScores`.
 
     Returns
     -------
-    TrainingResult or None
-        The folders, steps and scores. With several processes, only the first prepares, scores and reports; the others
+    Path or None
+        The folder of the best model. With several processes, only the first prepares, scores and reports; the others
         return None.
 
     Raises
@@ -146,59 +121,48 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
     Examples
     --------
     >>> settings = {"data.train_src": "train.en", "data.train_tgt": "train.de", "train.max_minutes": "30"}
-    >>> result = train_run(resolve_run(RunRequest(overrides=settings, out=Path("run"))))
-    >>> result.scores["validation, beam 4"]
+    >>> model = train_run(resolve_run(RunRequest(overrides=settings, out=Path("run"))))
+    >>> Translator.load(model).translate(["Where is the station?"])
     """
     out, config = run.folder, run.config
     device = resolve_device(config.train.device, "train.device")
-    with join_processes(device) as processes, lock_run(out) if processes.is_first else nullcontext():
+    lock = run_folder.lock_run(out)
+    with distributed.join_processes(device) as processes, lock if processes.is_first else nullcontext():
         if not processes.is_first:
             progress = QUIET
-        processes.call_on_first(lambda: check_frozen(out, config))
-        model_config = replace(config, data=shared_paths(out, config.data))
-        fits = fitting_values(run.unfitted, run.given)
-        fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" in fits
-        inputs = prepare_pairs(run, processes, progress)
-        processes.call_on_first(lambda: freeze_config(out, config))
+        processes.call_on_first(lambda: frozen_settings.check_frozen(out, config))
+        model_config = replace(config, data=frozen_settings.shared_paths(out, config.data))
+        fits = fitting.fitting_values(run.unfitted, run.given)
+        fits_warmup = not run_folder.RunFolder(out).steps() and "train.warmup_steps" in fits
+        data, start = prepare_pairs(run, processes, progress)
+        processes.call_on_first(lambda: frozen_settings.freeze_config(out, config))
         if processes.is_first:
-            report_pairs(inputs.data, config, fits_warmup, progress)
-        log = RunLog(out, progress.log, speaks=processes.is_first)
-        try:
-            session = make_session(replace(run, config=model_config), inputs, log, processes)
+            report_pairs(data, config, fits_warmup, progress)
+        with closing(RunLog(out, progress.log, speaks=processes.is_first)) as log:
+            session = make_session(replace(run, config=model_config), data, start, log, processes)
             session.fits = fits
-            session.freeze = lambda fitted: freeze_config(out, replace(fitted, data=config.data))
+            session.freeze = lambda fitted: frozen_settings.freeze_config(out, replace(fitted, data=config.data))
             try:
                 reason = fit(session)
-                return _finish(run, inputs, session, reason, progress) if processes.is_first else None
-            except Interrupted:
+                return _finish(run, data, session, reason, progress) if processes.is_first else None
+            except signals.Interrupted:
                 log.say(f"Saved after step {session.state.step}. The same command continues.")
                 raise
-        finally:
-            log.close()
 
 
-def _finish(
-    run: ResolvedRun, inputs: TrainingInputs, session: TrainingSession, reason: str, progress: Progress
-) -> TrainingResult:
+def _finish(run: ResolvedRun, data: PreparedData, session: TrainingSession, reason: str, progress: Progress) -> Path:
     """Average and score the model of a run that has stopped, unless an earlier call did it with these settings."""
-    out, config, data, log = run.folder, run.config, inputs.data, session.log
+    out, config, log = run.folder, run.config, session.log
     log.say(f"Stopped: {reason}.")
-    finish = finish_of(replace(config, data=absolute_paths(config.data)), session.state.step, [data.dev, data.test])
-    if finish == read_finished(out):
+    recorded = replace(config, data=frozen_settings.absolute_paths(config.data))
+    finish = frozen_settings.finish_of(recorded, session.state.step, [data.dev, data.test])
+    if finish == frozen_settings.read_finished(out):
         log.say("Nothing is left to do. Raise a limit to continue. A limit persists until you change it; 0 removes it.")
     else:
         choose_mean(session)
         score_run(run, data, session, reason, progress)
-        write_finished(out, finish)
-    model = resolve_model_folder(out)
-    return TrainingResult(out, model, session.state.step, reason, _scores_of(read_card(model)))
-
-
-def _scores_of(card: Card) -> Mapping[str, tuple[Score, ...]]:
-    found: dict[str, tuple[Score, ...]] = {}
-    for data, name, value, signature in card.scores:
-        found[data] = (*found.get(data, ()), Score(name, value, signature))
-    return found
+        frozen_settings.write_finished(out, finish)
+    return resolve_model_folder(out)
 
 
 def _scores_on(dev: PairStore, tokenizers: TokenizerPair, config: Config) -> Validate:
@@ -220,16 +184,20 @@ def _scores_on(dev: PairStore, tokenizers: TokenizerPair, config: Config) -> Val
 
 
 def make_session(
-    run: ResolvedRun, inputs: TrainingInputs, log: RunLog, processes: Processes = SINGLE_PROCESS
+    run: ResolvedRun,
+    data: PreparedData,
+    start: StartingPoint | None,
+    log: RunLog,
+    processes: distributed.Processes = distributed.SINGLE_PROCESS,
 ) -> TrainingSession:
     """Build a session in the run's folder, with the weights of the starting point or random ones."""
-    config, data, start = run.config, inputs.data, inputs.start
+    config, tokenizers = run.config, data.tokenizers
     torch.manual_seed(config.train.seed)
-    tokenizers = data.tokenizers
     device = processes.device(resolve_device(config.train.device, "train.device"))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
     if start and start.model:
-        set_weights(model, {name: each.detach() for name, each in start.model.transformer.named_parameters()})
+        weights = {name: each.detach() for name, each in start.model.transformer.named_parameters()}
+        checkpoint.set_weights(model, weights)
     model = model.to(device)
     card = _card(config, data, model)
     if start:
@@ -241,13 +209,13 @@ def make_session(
     dev = validation_data(data)
     _check_lengths(model, dev, config.data.max_tokens, log)
     validate, encode = _scores_on(dev, tokenizers, config), epoch_encoder(data.train, tokenizers, config)
-    trained = Model(Weights.of(model), tokenizers, config, card)
-    return TrainingSession(RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes)
+    whole = Model(Weights.of(model), tokenizers, config, card)
+    return TrainingSession(run_folder.RunFolder(run.folder), whole, data.train, dev, validate, log, encode, processes)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
     """Log how many pairs validation leaves out. Raises DataError if it leaves out all of them."""
-    too_long = int((~fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
+    too_long = int((~validation.fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
     name, limit = "data.max_tokens", max_tokens
     if model.settings.longest_text(max_tokens) < max_tokens:
         name, limit = "model.max_positions", model.settings.max_positions

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of
+from dragoman.cli.arguments import ArgumentParser, one_of
 from dragoman.cli.main import VERBS, run_command
 from dragoman.config import SETTINGS, load_config
 from dragoman.errors import ConfigError
@@ -25,7 +25,7 @@ def test_hyphens_and_underscores_are_equal_in_names_but_not_in_values(parser: Ar
     arguments = parser.parse(
         ["--train.max_steps", "5", "--train.warmup-steps=6", "--data.train_src=my_file", "--", "--a_b"]
     )
-    assert overrides_of(arguments) == {
+    assert arguments.overrides() == {
         "train.max_steps": "5", "train.warmup_steps": "6", "data.train_src": "my_file",
     }  # fmt: skip
     assert arguments.config == [Path("--a_b")]
@@ -39,7 +39,7 @@ def test_files_may_stand_between_flags(parser: ArgumentParser) -> None:
 
 def test_negative_numbers_are_values(parser: ArgumentParser) -> None:
     with pytest.raises(ConfigError, match=r"^`--train\.max-steps` must be at least 0, but is -5\.$"):
-        load_config([], overrides_of(parser.parse(["--train.max-steps", "-5"])))
+        load_config([], parser.parse(["--train.max-steps", "-5"]).overrides())
 
 
 def test_every_setting_has_a_flag_with_help(parser: ArgumentParser, capsys: pytest.CaptureFixture[str]) -> None:

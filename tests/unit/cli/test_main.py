@@ -158,10 +158,10 @@ class OutOfMemoryError(RuntimeError):
 
 
 def _raising(error: BaseException) -> Callable[[str], SimpleNamespace]:
-    def run(arguments: list[str]) -> int:
+    def build_parser() -> None:
         raise error
 
-    return lambda name: SimpleNamespace(run=run)
+    return lambda name: SimpleNamespace(build_parser=build_parser, run=None)
 
 
 ENDS: list[tuple[BaseException, int, str]] = [

@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 
 from dragoman.cli.main import run_command
-from dragoman.cli.translate import json_line, text_line, translate_windows
-from dragoman.cli.translation.documents import translate_document
-from dragoman.cli.translation.notes import NAMED, Notes
+from dragoman.cli.translation.output import (
+    NAMED,
+    Notes,
+    json_line,
+    stream_lines,
+    text_line,
+    translate_document,
+    translate_windows,
+)
 from dragoman.cli.translation.sources import InputLines
-from dragoman.cli.translation.streaming import stream_lines
 from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
 from dragoman.inference.options import Details, Preserve
@@ -221,35 +226,34 @@ def test_missing_model_and_input_are_one_line(tmp_path: Path, capfd: pytest.Capt
 class Recorder:
     """A translator that returns the text itself and records its calls."""
 
-    calls: list[tuple[list[str], dict[str, Any]]] = field(default_factory=list)
+    first_numbers: list[int] = field(default_factory=list)
 
     def translate_detailed(
-        self, texts: list[str], prefixes: list[str] | None = None, first_number: int = 0, **overrides: Any
+        self, texts: list[str], preserve: Preserve, details: Details, prefixes: list[str] | None, first_number: int
     ) -> list[Translation]:
-        self.calls.append((texts, {"first_number": first_number, **overrides}))
+        self.first_numbers.append(first_number)
         return [Translation(text, (Candidate(text, (), (), 0.0, 0.0),), 1, cut=text == "cut") for text in texts]
 
 
-def _windows(content: bytes, settings: InferenceSettings) -> Recorder:
+def _translate(recorder: Recorder, source: InputLines) -> list[str]:
+    windows = translate_windows(source, LoadedTranslator(recorder), Notes(), Preserve(), Details())
+    return [translation.text for window in windows for translation in window]
+
+
+def _windows(content: bytes) -> Recorder:
     recorder = Recorder()
-    model = LoadedTranslator(recorder, settings, {"length_penalty_alpha": 0.5}, "")
-    answers = [
-        t.text for window in translate_windows(InputLines(io.BytesIO(content), "x"), model, Notes()) for t in window
-    ]
+    answers = _translate(recorder, InputLines(io.BytesIO(content), "x"))
     assert answers == content.decode().split("\n")[:-1]
     return recorder
 
 
 def test_each_line_keeps_its_number() -> None:
     content = b"a\n" * 5000
-    assert [call[1] for call in _windows(content, InferenceSettings(sample=True)).calls] == [
-        {"length_penalty_alpha": 0.5, "first_number": 0},
-        {"length_penalty_alpha": 0.5, "first_number": 4096},
-    ]
+    assert _windows(content).first_numbers == [0, 4096]
 
 
 def test_cut_translations_are_reported_with_their_line(capfd: pytest.CaptureFixture[str]) -> None:
-    _windows(b"a\ncut\n", InferenceSettings())
+    _windows(b"a\ncut\n")
     assert capfd.readouterr().err.startswith("dragoman: the translation of line 2 was cut at the limit.")
 
 
@@ -276,9 +280,8 @@ def test_output_is_one_line_for_any_model_output() -> None:
 
 
 def test_prefix_errors_are_data_errors(tmp_path: Path) -> None:
-    model = LoadedTranslator(Recorder(), InferenceSettings(), {}, "")
     with pytest.raises(DataError, match=r"^p has only 1 line, fewer than x\."):
-        list(translate_windows(InputLines(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])), model, Notes()))
+        _translate(Recorder(), InputLines(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])))
 
 
 def test_the_old_output_stays_until_all_is_translated(
@@ -447,7 +450,9 @@ def test_each_streamed_word_is_written_at_once(model_folder: Path) -> None:
         def flush(self) -> None:
             written.append(self.getvalue())
 
-    model = LoadedTranslator(Translator.load(model_folder), InferenceSettings(), {"beam_size": 1}, "de")
+    translator = Translator.load(model_folder)
+    translator.settings = InferenceSettings(beam_size=1)
+    model = LoadedTranslator(translator)
     stream_lines(InputLines(io.BytesIO(b"one two\nthree\n"), "input"), Output(), model, Notes(), Preserve())
     assert len(written) > 3
     assert all(later.startswith(earlier) for earlier, later in pairwise(written))
@@ -478,8 +483,8 @@ class Losing:
 )
 def test_lost_spans_in_whole_files_are_reported(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
     long = "one " * 30
-    model = LoadedTranslator(Losing(), InferenceSettings(), {}, "")
-    translate_document(io.BytesIO((content % long).encode()), "x", kind, model, Notes(), Preserve(by_sentence=True))
+    model, page = LoadedTranslator(Losing()), io.BytesIO((content % long).encode())
+    translate_document(page, "x", kind, model, Notes(), Preserve(by_sentence=True))
     said = capfd.readouterr().err.splitlines()
     text = "one {a} two" if kind == "html" else f"one {{a}} two {long}"[:59] + "…"
     assert said[:2] == [
@@ -504,3 +509,21 @@ def test_a_loop_is_named_without_advice_for_longer_output(capsys: pytest.Capture
     said = capsys.readouterr().err
     assert "the translation of line 3 was cut at the limit, because it repeats itself" in said
     assert "max-extra-tokens" not in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--inference.precision float32", "machine code translates in float32"),
+        ("--inference.sample", "torch translates in float32: machine code does not support `inference.sample`"),
+        ("MODEL", "torch translates in float32: machine code does not support an ensemble of models"),
+    ],
+)
+def test_verbose_tells_which_engine_translates_and_why(
+    flags: str, said: str, model_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    others = flags.replace("MODEL", str(model_folder)).split()
+    command = ["translate", str(model_folder), *others, "--text", "one", "--device", "cpu", "--verbose"]
+    assert run_command(command) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert f"dragoman: {said}" in [re.sub(r"(bfloat16|int\d+)", "float32", line) for line in lines]

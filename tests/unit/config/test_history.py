@@ -9,7 +9,7 @@ import pytest
 import tomli_w
 
 from dragoman.bundle.folder import read_settings
-from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.cli.arguments import ArgumentParser
 from dragoman.config import SETTINGS, Config, config_from_dict, dump_config, load_config
 from dragoman.config.fields import REMOVED, RENAMED
 from dragoman.config.loading import flag_of
@@ -101,20 +101,20 @@ def test_an_old_flag_works_and_is_not_in_the_help(capsys: pytest.CaptureFixture[
     parser.add_settings("data", "train", "inference")
     text = str(OTHER_VALUES[old]).lower()
     for flag in (flag_of(old), f"--{old}"):
-        assert overrides_of(parser.parse([flag, text])) == {new: text}
+        assert parser.parse([flag, text]).overrides() == {new: text}
     capsys.readouterr()
     with pytest.raises(SystemExit):
         parser.parse(["--help-all"])
     assert f"{flag_of(old)} " not in capsys.readouterr().out
     with pytest.raises(ConfigError) as caught:
-        overrides_of(parser.parse([flag_of(old), text, flag_of(new), text]))
+        parser.parse([flag_of(old), text, flag_of(new), text]).overrides()
     assert str(caught.value) == f"`{flag_of(old)}` and `{flag_of(new)}` are one setting. Leave the old name out."
 
 
 def test_old_flags_are_parsed_like_other_flags(capsys: pytest.CaptureFixture[str]) -> None:
     parser = ArgumentParser("train")
     parser.add_settings("data", "train", "inference")
-    assert overrides_of(parser.parse(["--inference.capitals"])) == {"inference.retry_all_caps": "true"}
+    assert parser.parse(["--inference.capitals"]).overrides() == {"inference.retry_all_caps": "true"}
     with pytest.raises(ConfigError, match="given twice"):
         parser.parse(["--data.old", "a.tsv", "--data.old", "b.tsv"])
     for near in ("--alpha", "--inference.length-penalty-alfa"):

@@ -46,7 +46,7 @@ def languages(monkeypatch: pytest.MonkeyPatch, small_bundle: Model) -> list[str]
 
     def load(request: Any, progress: Any) -> LoadedTranslator:
         translator = Translator(SimpleNamespace(search=search), small_bundle.tokenizers, InferenceSettings(), 200)
-        return LoadedTranslator(translator, InferenceSettings(), {}, codes[1], codes[0])
+        return LoadedTranslator(translator, *codes)
 
     monkeypatch.setattr("dragoman.cli.translate.load_model", load)
     return codes
@@ -397,7 +397,8 @@ def test_a_page_declares_its_new_encoding_and_language(
     small_bundle: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     translator = Translator.from_models([small_bundle])
-    model = LoadedTranslator(translator, InferenceSettings(), {"beam_size": 1}, "de", "en")
+    translator.settings = InferenceSettings(beam_size=1)
+    model = LoadedTranslator(translator, "en", "de")
     monkeypatch.setattr("dragoman.cli.translate.load_model", lambda request, progress: model)
     page = tmp_path / "page.html"
     page.write_bytes('<html lang="en"><meta charset=iso-8859-1><p>\xfc one</p></html>'.encode("iso-8859-1"))

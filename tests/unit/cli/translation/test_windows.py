@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.translation.windows import arriving_lines
+from dragoman.cli.translation.sources import arriving_lines
 from dragoman.errors import DataError
 
 

@@ -11,9 +11,9 @@ from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
 from dragoman.training.run.log import LogDisplay
+from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.run.signals import Interrupted
-from dragoman.workflows.progress import FinalScores, PairCounts, Progress, TrainingResult
-from dragoman.workflows.training.fine_tuning import model_languages
+from dragoman.workflows.progress import FinalScores, PairCounts, Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 from dragoman.workflows.training.training import train_run
 
@@ -77,18 +77,19 @@ def test_a_run_reports_to_its_caller_and_prints_nothing(
     small_run: RunRequest, capfd: pytest.CaptureFixture[str]
 ) -> None:
     progress = Kept()
-    result = train_run(resolve_run(small_run, progress), progress)
-    assert isinstance(result, TrainingResult)
+    model = train_run(resolve_run(small_run, progress), progress)
+    assert model is not None
     assert capfd.readouterr() == ("", "")
     counts, scores = progress.parts
     assert isinstance(counts, PairCounts)
     assert isinstance(scores, FinalScores)
     assert (counts.cleaning.read, counts.dev, counts.test) == (80, 2, None)
     assert [(part.part, part.num_sentences, part.beam_size) for part in scores.parts] == [("validation", 2, 2)]
-    (found,) = result.scores.values()
-    assert [score.signature for score in found] == [score.signature for score in scores.parts[0].scores]
+    assert [signature for *_, signature in read_card(model).scores] == [
+        each.signature for each in scores.parts[0].scores
+    ]
     assert "encoding the training pairs" in progress.stages
-    assert progress.notes[-1] == f"the report is {result.run / 'report.html'}"
+    assert progress.notes[-1] == f"the report is {small_run.out / 'report.html'}"
     assert isinstance(progress.log, Log)
     assert "Stopped: train.max_steps = 4 reached." in progress.log.lines
 
@@ -98,9 +99,11 @@ def test_a_signal_raises_interrupted_after_saving_and_the_same_call_continues(sm
         train_run(resolve_run(small_run), Kept(stop_at=2))
     assert stop.value.exit_code == 128 + signal.SIGTERM
     assert sorted(path.name for path in (small_run.out / "checkpoints").iterdir()) == ["step_0000002"]
-    result = train_run(resolve_run(small_run))
-    assert result is not None
-    assert (result.steps, result.reason) == (4, "train.max_steps = 4 reached")
+    progress = Kept()
+    assert train_run(resolve_run(small_run), progress) is not None
+    assert max(RunFolder(small_run.out).steps()) == 4
+    assert isinstance(progress.log, Log)
+    assert "Stopped: train.max_steps = 4 reached." in progress.log.lines
 
 
 def test_a_frozen_setting_is_refused_before_the_corpus_is_read(small_run: RunRequest) -> None:
@@ -121,12 +124,12 @@ def test_languages_found_in_the_text_are_in_the_card_and_judge_a_test(
         Path(name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         Path(f"{name}-test").write_text("".join(f"{text}\n" for text in texts[:20]), encoding="utf-8")
     overrides = {"data.train_src": "one", "data.train_tgt": "two", "data.dev_fraction": "0.3"}
-    result = train_run(resolve_run(RunRequest(overrides=SETTINGS | overrides, out=tmp_path / "run")))
-    assert result is not None
-    card, data = read_card(result.model), read_settings(result.model).data
+    model = train_run(resolve_run(RunRequest(overrides=SETTINGS | overrides, out=tmp_path / "run")))
+    assert model is not None
+    card, data = read_card(model), read_settings(model).data
     assert (card.src_lang, card.tgt_lang) == ("en", "de")
-    assert (data.src_lang, data.tgt_lang) == model_languages("run") == ("", "")
-    assert "# Translation model, en to de" in (result.model / "card.md").read_text("utf-8")
+    assert (data.src_lang, data.tgt_lang) == ("", "")
+    assert "# Translation model, en to de" in (model / "card.md").read_text("utf-8")
     assert run_command(["evaluate", "run", "--src", "two-test", "--ref", "one-test"]) == 2
     assert "two-test looks like German (de), not like English (en)" in capsys.readouterr().err
     assert run_command(["evaluate", "run", "--src", "one-test", "--ref", "two-test"]) == 0
