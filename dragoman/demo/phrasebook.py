@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -119,8 +119,7 @@ class Pattern:
         """The sentence pair for one choice of words and values."""
         filler = _Filler(dict(zip((*self.slots, *self.values), (*combination, *values), strict=True)))
         src = [t for part in self.en for t in ((part,) if isinstance(part, Token) else filler.english(part))]
-        tgt = [t for part in self.de for t in ((part,) if isinstance(part, Token) else filler.german(part))]
-        tgt = _contract(tgt)
+        tgt = _contract(t for part in self.de for t in ((part,) if isinstance(part, Token) else filler.german(part)))
         texts = _NEEDS_AN.sub(r"\1n", _sentence(src)), _sentence(tgt)
         links = tuple((i, j) for i, s in enumerate(src) for j, t in enumerate(tgt) if not s.keys.isdisjoint(t.keys))
         return PhrasebookPair(self.name, *texts, links)
@@ -154,8 +153,7 @@ class Phrasebook:
             held[pattern.name], kept[pattern.name] = order[:cut], order[cut:]
         train = self._draw(rng, kept, train_pairs)
         seen = Counter(word for pair in train for text in (pair.src, pair.tgt) for word in split_words(text))
-        test: list[PhrasebookPair] = []
-        dev: list[PhrasebookPair] = []
+        split = PhrasebookSplit(train, [], [])
         for pattern, (test_share, dev_share) in zip(self.grammar.values(), shares, strict=True):
             known = []
             for combination in held[pattern.name]:
@@ -167,19 +165,18 @@ class Phrasebook:
                     f"The phrasebook pattern `{pattern.name}` has {len(known)} held-out pairs with known words, but "
                     f"{test_share + dev_share} are requested. Request fewer, or more training pairs."
                 )
-            test += known[:test_share]
-            dev += known[test_share : test_share + dev_share]
-        rng.shuffle(test)
-        rng.shuffle(dev)
-        return PhrasebookSplit(train, dev, test)
+            split.test.extend(known[:test_share])
+            split.dev.extend(known[test_share : test_share + dev_share])
+        rng.shuffle(split.test)
+        rng.shuffle(split.dev)
+        return split
 
     def _draw(self, rng: Random, pools: Mapping[str, list[tuple[Entry, ...]]], count: int) -> list[PhrasebookPair]:
         """Distinct pairs of the given combinations, spread evenly over the patterns as far as their sizes allow."""
         sizes = {name: len(pool) * len(self.grammar[name].value_combinations) for name, pool in pools.items()}
-        if count > sum(sizes.values()):
-            raise DataError(
-                f"The phrasebook has {sum(sizes.values())} pairs, but {count} are requested. Request fewer."
-            )
+        total = sum(sizes.values())
+        if count > total:
+            raise DataError(f"The phrasebook has {total} pairs, but {count} are requested. Request fewer.")
         pairs: list[PhrasebookPair] = []
         for position, name in enumerate(sorted(sizes, key=lambda name: (sizes[name], name))):  # the smallest first
             share = min(sizes[name], _shares(count - len(pairs), len(sizes) - position)[0])
@@ -283,7 +280,7 @@ def _in_slot(tokens: tuple[Token, ...], phrase: BracedPhrase) -> Iterator[Token]
         yield Token(token.text, keys or phrase.keys)
 
 
-def _contract(tokens: list[Token]) -> list[Token]:
+def _contract(tokens: Iterable[Token]) -> list[Token]:
     """Merge articles with the preposition before them. The merged word has the keys of both."""
     out: list[Token] = []
     for token in tokens:

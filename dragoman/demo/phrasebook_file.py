@@ -50,9 +50,8 @@ class _Reader:
         for name, members in self.data["groups"].items():
             unknown = [member for member in members if member not in self.lexicon]
             if unknown or name in self.lexicon or name in self.values:
-                raise ValueError(
-                    f"`groups.{name}`: " + (f"`{unknown[0]}` is not a class." if unknown else "the name is taken.")
-                )
+                reason = f"`{unknown[0]}` is not a class." if unknown else "the name is taken."
+                raise ValueError(f"`groups.{name}`: {reason}")
             self.lexicon[name] = {en: entry for member in members for en, entry in self.lexicon[member].items()}
         grammar = {name: self._read_pattern(name, entry) for name, entry in self.data["patterns"].items()}
         return Phrasebook(grammar, self.lexicon)
@@ -162,9 +161,8 @@ def _noun(en: str, de: str) -> Noun:
         raise ValueError('a noun must be written like "der Tag, des Tages, die Tage"')
     singular, _, plural = en.partition(", ")
     gender = {"der": "m", "die": "f", "das": "n"}[match[1]]
-    return Noun(
-        singular, plural or inflection.english_plural(singular), gender, match[2], match[3] or match[2], match[4] or ""
-    )
+    plural = plural or inflection.english_plural(singular)
+    return Noun(singular, plural, gender, match[2], match[3] or match[2], match[4] or "")
 
 
 def _fields(text: str, least: int, most: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Pictures of a Transformer, of its training, and of what it does with a text.
 
 Every ``plot_`` function returns a `matplotlib.figure.Figure` and never opens a window. A notebook shows the figure, and
-`save_figure` writes it to a file. A function imports matplotlib and torch when it draws.
+`save_figure` writes it to a file. Matplotlib and torch are imported with the first function that needs them.
 """
 
 from importlib import import_module

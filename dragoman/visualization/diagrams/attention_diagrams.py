@@ -74,8 +74,7 @@ def _legend(one: Architecture, kind: AttentionKind) -> str:
     queries, keys = _LENGTHS[kind]
     sides = {"S": "S source tokens", "T": "T target tokens"}
     lengths = " and ".join(sides[letter] for letter in sorted({queries, keys}))
-    heads = one.settings.num_heads
-    return f"B sentences, {heads} heads of width {one.head_width}, {lengths}"
+    return f"B sentences, {one.settings.num_heads} heads of width {one.head_width}, {lengths}"
 
 
 def _draw_mask(drawing: Drawing, right: float, y: float, kind: AttentionKind) -> None:
@@ -143,9 +142,8 @@ def plot_multi_head_attention(model: AnyArchitecture, kind: AttentionKind = "cro
             drawing.label((tower.x + 0.09, tower.top + 0.15), one.shape("B", "H", length, "K"))
         top = towers["Q"].top + 0.32
         cards = min(heads, 4)
-        attention = drawing.block(
-            (3.7, top), "Scaled dot-product attention", "attention", f"{heads} heads at once", (6.6, 0.62), cards
-        )
+        note = f"{heads} heads at once"
+        attention = drawing.block((3.7, top), "Scaled dot-product attention", "attention", note, (6.6, 0.62), cards)
         for tower in towers.values():
             drawing.arrow((tower.x, tower.top), (tower.x, attention.bottom))
         middle = Tower(drawing, 3.7, attention.top + 0.07 * (cards - 1), 2.4)

@@ -62,7 +62,14 @@ def plot_next_token(model: AnyArchitecture, text: str | None = None, position: i
     """
     one = architecture_of(model)
     position = check_count("position", position)
-    seen = None if text is None else _observe(model_of(model, "model"), check_text("text", text), position)
+    seen: ObservedTranslation | None = None
+    if text is not None:
+        from dragoman.visualization.inspection.inspector import observe_translation
+
+        seen = observe_translation(model_of(model, "model"), check_text("text", text))
+        most = len(seen.tgt.ids) + seen.finished
+        if position > most:
+            raise ConfigError(f"`position` must be at most {most}, the tokens of this translation, but is {position}.")
     with new_drawing(_NARROW if seen is None else _WIDE) as drawing:
         tower = Tower(drawing, 1.75, 0.22, 2.3)
         drawing.label((tower.x, 0.12), f"states of the decoder  {one.shape('B', 'T', 'D')}", "center", 8.5, INK)
@@ -81,16 +88,6 @@ def plot_next_token(model: AnyArchitecture, text: str | None = None, position: i
         title = "From the states of the decoder to the next token"
         drawing.title(title, "\n".join(notes) or one.shared_text(), fonts=labels.fonts)
         return drawing.finish()
-
-
-def _observe(trained: Model, text: str, position: int) -> "ObservedTranslation":
-    from dragoman.visualization.inspection.inspector import observe_translation
-
-    seen = observe_translation(trained, text)
-    most = len(seen.tgt.ids) + seen.finished
-    if position > most:
-        raise ConfigError(f"`position` must be at most {most}, the tokens of this translation, but is {position}.")
-    return seen
 
 
 def _draw_bars(
@@ -157,11 +154,8 @@ def plot_beam_tree(translator: Translator | Model, text: str, beam_size: int | N
     size = own if beam_size is None else check_count("beam_size", beam_size, 1, _MOST_BEAMS)
     from dragoman.visualization.inspection.inspector import trace_text
 
-    nodes = trace_text(trained, text, replace(trained.config.inference, beam_size=size))
-    return _draw_tree([node for node in nodes if node.position < _MOST_STEPS], size)
-
-
-def _draw_tree(nodes: Sequence[BeamNode], beam_size: int) -> Figure:
+    tree = trace_text(trained, text, replace(trained.config.inference, beam_size=size))
+    nodes = [node for node in tree if node.position < _MOST_STEPS]
     ranks = _ranks(nodes)
     columns, high = 1 + nodes[-1].position, 0.1 + _ROW * max(ranks)
     labels = readable_labels(node.token for node in nodes)
@@ -181,7 +175,7 @@ def _draw_tree(nodes: Sequence[BeamNode], beam_size: int) -> Figure:
         notes = "orange: the translation, blue: in the beam, green: finished, white: pruned"
         if columns == _MOST_STEPS:
             notes += f", first {_MOST_STEPS} steps"
-        drawing.title(f"Beam search with beam size {beam_size}", notes)
+        drawing.title(f"Beam search with beam size {size}", notes)
         return drawing.finish()
 
 

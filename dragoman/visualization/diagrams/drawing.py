@@ -152,10 +152,8 @@ class Drawing:
     def arrow(self, *points: Point, color: str = SOFT, head: bool = True) -> None:
         """Draw a line through the points, with an arrow head at its end."""
         style = "-|>,head_length=0.45,head_width=0.22" if head else "-"
-        patch = FancyArrowPatch(
-            path=Path(points), arrowstyle=style, mutation_scale=10, color=color, linewidth=1.1, zorder=1
-        )
-        patch.set(joinstyle="round", capstyle="butt", gid="arrow", fill=head)
+        patch = FancyArrowPatch(path=Path(points), arrowstyle=style, mutation_scale=10, color=color)
+        patch.set(linewidth=1.1, zorder=1, joinstyle="round", capstyle="butt", gid="arrow", fill=head)
         self.axes.add_patch(patch)
 
     def curve(self, start: Point, end: Point, color: str, width: float) -> None:
@@ -238,7 +236,6 @@ class Tower:
         side, fork = 0.28 * self.width, self.top + 0.22
         bottom = fork + (0.36 if memory else 0.26)
         block = drawing.block((x, bottom), text, "attention", note, (self.width, 0.0))
-        arrows = {"V": x - side, "K": x, "Q": x + side}
         if memory:
             level = fork + 0.13
             drawing.arrow((x, self.top), (x, fork), (x + side, fork), (x + side, bottom))
@@ -248,7 +245,7 @@ class Tower:
             drawing.arrow((x, self.top), (x, bottom))
             for place in (x - side, x + side):
                 drawing.arrow((x, fork), (place, fork), (place, bottom))
-        for letter, place in arrows.items():
+        for letter, place in (("V", x - side), ("K", x), ("Q", x + side)):
             drawing.label((place + 0.07, bottom - 0.1), letter, points=6.5)
         self.top = block.top
         return block

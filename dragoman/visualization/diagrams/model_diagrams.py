@@ -55,7 +55,16 @@ def plot_transformer(
         decoder.add_layer(_memory(encoder.tower, one, encoder.tower.top + 0.22))
         decoder.close()
         add_output(decoder.tower, one)
-        _describe(drawing, one, encoder.tower.top + 0.42)
+        order = "before each sublayer" if one.settings.norm_first else "after each sublayer, as in the paper"
+        notes = (
+            f"Layer norm {order} (norm_first = {one.settings.norm_first})",
+            one.shared_text(),
+            f"Dropout {one.settings.dropout:g} after the embeddings and after each sublayer (not drawn)",
+            "B sentences, S source tokens, T target tokens",
+            "Numbers after a colon: parameters; inside a stack, of one layer",
+        )
+        above_encoder = encoder.tower.top + 0.42  # the title is in the free corner there
+        drawing.title(f"Transformer with {one.total:,} parameters", "\n".join(notes), above_encoder)
         return drawing.finish()
 
 
@@ -84,20 +93,6 @@ def _memory(tower: Tower, one: Architecture, level: float) -> list[Point]:
     x = (tower.x + _MEMORY_X) / 2
     tower.drawing.label((x, level + 0.1), f"memory  {one.shape('B', 'S', 'D')}", "center", color=MEMORY)
     return [(tower.x, tower.top), (tower.x, level), (_MEMORY_X, level)]
-
-
-def _describe(drawing: Drawing, one: Architecture, left_top: float) -> None:
-    """Title and legend, in the free corner above the encoder."""
-    settings = one.settings
-    order = "before each sublayer" if settings.norm_first else "after each sublayer, as in the paper"
-    notes = (
-        f"Layer norm {order} (norm_first = {settings.norm_first})",
-        one.shared_text(),
-        f"Dropout {settings.dropout:g} after the embeddings and after each sublayer (not drawn)",
-        "B sentences, S source tokens, T target tokens",
-        "Numbers after a colon: parameters; inside a stack, of one layer",
-    )
-    drawing.title(f"Transformer with {one.total:,} parameters", "\n".join(notes), left_top)
 
 
 def plot_stacks(model: AnyArchitecture, src_vocab_size: int | None = None, tgt_vocab_size: int | None = None) -> Figure:

@@ -22,7 +22,7 @@ from dragoman.visualization.arguments import check_choice, check_count, check_te
 from dragoman.visualization.diagrams.architecture import model_of
 from dragoman.visualization.figures.figure import SEQUENTIAL, Labels, label_axis, new_figure, readable_labels
 from dragoman.visualization.inspection.attributions import collect_weights, decode_weights
-from dragoman.visualization.inspection.inspection import KIND_NAMES, AttentionKind, Inspection, PackedAttention
+from dragoman.visualization.inspection.inspection import KIND_NAMES, AttentionKind, Inspection
 from dragoman.visualization.inspection.inspector import observe_translation
 
 _MOST_ACROSS = 4
@@ -30,10 +30,7 @@ _WIDEST_INCHES = 20.0
 
 
 def plot_heads(
-    translator: Translator | Model | Inspection,
-    text: str = "",
-    layer: int | None = None,
-    kind: AttentionKind = "cross",
+    translator: Translator | Model | Inspection, text: str = "", layer: int | None = None, kind: AttentionKind = "cross"
 ) -> Figure:
     """Translate a text, and plot the attention weights of all heads of one layer.
 
@@ -73,23 +70,18 @@ def plot_heads(
         weights = collect_weights(seen.attention, seen.src.tokens, seen.tgt.tokens)
     one = next(each for each in weights if each.kind == kind)
     number = one.num_layers if layer is None else check_count("layer", layer, 1, one.num_layers)
-    return _draw_heads(one, number)
-
-
-def _draw_heads(one: PackedAttention, number: int) -> Figure:
-    weights = decode_weights(one)[number - 1]
+    heads = decode_weights(one)[number - 1]
     rows, columns = readable_labels(one.queries), readable_labels(one.keys)
     inches = side_inches(len(one.keys), 2.4, 14.0), side_inches(len(one.queries), 2.4, 10.0)
-    across = min(_MOST_ACROSS, len(weights), int(_WIDEST_INCHES / inches[0]))
-    down = math.ceil(len(weights) / across)
+    across = min(_MOST_ACROSS, len(heads), int(_WIDEST_INCHES / inches[0]))
+    down = math.ceil(len(heads) / across)
     with new_figure(across * inches[0] + 0.6, down * inches[1] + 0.4, down, across) as (figure, axes):
-        for head, place in enumerate(axes):
-            if head >= len(weights):
-                place.set_axis_off()
-                continue
-            title = "mean of the heads" if one.mean_only else f"head {head + 1}"
-            image = draw_weights(place, weights[head], (rows, columns), title, inches)
+        for index, (place, head) in enumerate(zip(axes, heads, strict=False)):
+            title = "mean of the heads" if one.mean_only else f"head {index + 1}"
+            image = draw_weights(place, head, (rows, columns), title, inches)
             place.set_aspect("auto")
+        for place in axes[len(heads) :]:
+            place.set_axis_off()
         width, height = figure.get_size_inches()
         bar = min(4.0, 0.7 * height)  # inches; matplotlib makes it 20 times as long as wide
         figure.colorbar(image, ax=axes, label="weight", shrink=bar / height, fraction=min(0.15, 0.5 / width))

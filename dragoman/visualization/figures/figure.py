@@ -45,7 +45,6 @@ _STYLE: dict[str, Any] = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    "axes.labelsize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#888888",
@@ -254,11 +253,9 @@ def _registered_fonts() -> Sequence[tuple[str, str]]:
 @lru_cache(maxsize=1)
 def _all_fonts() -> Sequence[tuple[str, str]]:
     """All fonts, including fonts installed after matplotlib cached its list."""
-    known = {entry.fname for entry in fontManager.ttflist}
-    for path in findSystemFonts():
-        if path not in known:
-            with suppress(RuntimeError, OSError, ValueError):  # not every file is a readable font
-                fontManager.addfont(path)
+    for path in set(findSystemFonts()) - {entry.fname for entry in fontManager.ttflist}:
+        with suppress(RuntimeError, OSError, ValueError):  # not every file is a readable font
+            fontManager.addfont(path)
     return _registered_fonts()
 
 

@@ -14,7 +14,6 @@ from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.visualization.arguments import check_choice, path_of
 from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, new_figure
 
-_UNITS = ("words", "characters")
 _MOST_BARS = 40
 
 
@@ -50,7 +49,7 @@ def plot_lengths(
     >>> plot_lengths("corpus.en", "corpus.de")
     """
     path = path_of("src", src)
-    check_choice("unit", unit, _UNITS)
+    check_choice("unit", unit, ("words", "characters"))
     corpus = open_corpus(path) if tgt is None else open_aligned(path, path_of("tgt", tgt))
     lengths = _count(corpus, unit)
     names = corpus.src_lang or "source", corpus.tgt_lang or "target"

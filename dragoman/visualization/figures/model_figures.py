@@ -29,7 +29,6 @@ _PARTS = (
     (r"projection\.bias", "bias of the projection", 6),
     (r"projection\.", "projection", 6),
 )
-_EMBEDDING_COLOR = 2
 # The first part of a name that an entry is in gives the role of an embedding. The projection may share its tensor.
 _ROLES = {"positions": "learned positions", "src_": "source embedding", "tgt_": "target embedding", "": "projection"}
 
@@ -96,7 +95,9 @@ def draw_parameter_shares(axes: Axes, rows: Sequence[ParameterRow]) -> None:
     shares = parameter_shares(rows)
     total = sum(shares.values())
     places = range(len(shares))
-    bars = axes.barh(places, list(shares.values()), color=[_color_of(part) for part in shares])
+    colors = {part: COLORS[color] for _, part, color in _PARTS}
+    shown = [colors.get(part, COLORS[2]) for part in shares]  # the other parts are embeddings
+    bars = axes.barh(places, list(shares.values()), color=shown)
     axes.bar_label(bars, [f"{count:,} ({count / total:.1%})" for count in shares.values()], padding=4, fontsize=8)
     axes.set_yticks(places, list(shares))
     axes.invert_yaxis()
@@ -113,10 +114,6 @@ def _part_of(row: ParameterRow) -> str:
         roles = [next(role for mark, role in _ROLES.items() if mark in name) for name in names]
         return " = ".join(dict.fromkeys(roles))
     return next((part for pattern, part, _ in _PARTS if re.match(pattern, row.name)), "other")
-
-
-def _color_of(part: str) -> str:
-    return next((COLORS[color] for _, name, color in _PARTS if name == part), COLORS[_EMBEDDING_COLOR])
 
 
 def plot_encodings(length: int = 100, d_model: int = 128) -> Figure:

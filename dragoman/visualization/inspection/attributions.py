@@ -32,14 +32,11 @@ from dragoman.visualization.inspection.inspection import (
 
 _TOKENS_AT_ONCE = 4096
 _Matrix = NDArray[np.float64]
+_Words = Sequence[Word]
 
 
 def compute_attributions(
-    model: Transformer,
-    src_ids: Sequence[int],
-    tgt_ids: Sequence[int],
-    words: tuple[Sequence[Word], Sequence[Word]],
-    links: _Matrix,
+    model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: tuple[_Words, _Words], links: _Matrix
 ) -> Attributions:
     """Compute attention, occlusion and gradient between the words of both sides. Ids are without control ids.
 
@@ -60,7 +57,7 @@ def pair_batch(sources: Sequence[Sequence[int]], tgt_ids: Sequence[int], device:
 
 
 @torch.inference_mode()
-def occlude_words(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: Sequence[Word]) -> _Matrix:
+def occlude_words(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: _Words) -> _Matrix:
     """The log-probability that each target token loses without each source word: (target tokens, source words)."""
     sources = [list(src_ids), *([*src_ids[: word.start], *src_ids[word.stop :]] for word in words)]
     size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
@@ -117,11 +114,11 @@ def _mean_correlation(one: _Matrix, other: _Matrix) -> float | None:
     return round(sum(found) / len(found), 4) if found else None
 
 
-def _sum_by_words(matrix: _Matrix, src_words: Sequence[Word], tgt_words: Sequence[Word]) -> _Matrix:
+def _sum_by_words(matrix: _Matrix, src_words: _Words, tgt_words: _Words) -> _Matrix:
     return _sum_by_word(_sum_by_word(matrix, tgt_words, axis=0), src_words, axis=1)
 
 
-def _sum_by_word(matrix: _Matrix, words: Sequence[Word], axis: int) -> _Matrix:
+def _sum_by_word(matrix: _Matrix, words: _Words, axis: int) -> _Matrix:
     return np.add.reduceat(matrix, [word.start for word in words], axis=axis)
 
 

@@ -153,8 +153,7 @@ def _observe(trained: Model, src: Side, best: Hypothesis) -> ObservedTranslation
     links = attention_links(cross, len(src.ids), len(tgt.ids), DEFAULT_READING)
     logits = model(batch.src_ids, batch.src_lengths, batch.decoder_input)[0].float()
     alone = tuple(score_tokens(model, without_source)[0].tolist())
-    log_probs = torch.log_softmax(logits, dim=-1).cpu()
-    return ObservedTranslation(src, tgt, best.finished, attention, links, log_probs, alone)
+    return ObservedTranslation(src, tgt, best.finished, attention, links, logits.log_softmax(-1).cpu(), alone)
 
 
 def _steps(seen: ObservedTranslation, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:

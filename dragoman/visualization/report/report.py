@@ -8,7 +8,7 @@ import platform
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -142,7 +142,6 @@ def _charts(facts: RunFacts) -> dict[str, Markup]:
     return charts
 
 
-@lru_cache(maxsize=1)
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"count": "{:,}".format, "share": "{:.1%}".format}

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import read_settings
 from dragoman.config import Config, dump_config
+from dragoman.data.pairs import Lengths
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError
 from dragoman.files import MANIFEST
@@ -48,7 +46,7 @@ class RunFacts:
     card: Card
     log: TrainingLog
     cleaning: tuple[tuple[str, int, float], ...]
-    lengths: tuple[NDArray[np.int32], ...]
+    lengths: tuple[Lengths, ...]
 
 
 def read_run(run: Path) -> RunFacts:

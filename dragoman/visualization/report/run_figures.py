@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
-from numpy.typing import NDArray
 
+from dragoman.data.pairs import Lengths
 from dragoman.errors import DataError
 from dragoman.visualization.arguments import path_of
 from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, new_figure, svg_of
@@ -29,7 +29,6 @@ _SIZE = re.compile(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>')
 PAGE_STYLE = {
     "text.color": INK,
     "axes.labelcolor": SOFT,
-    "axes.titlecolor": INK,
     "xtick.color": SOFT,
     "ytick.color": SOFT,
     "axes.edgecolor": SOFT,
@@ -37,7 +36,6 @@ PAGE_STYLE = {
     "legend.labelcolor": SOFT,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
-    "savefig.facecolor": "none",
 }
 """For `drawing_style`: a figure in the page's colours with a transparent background."""
 
@@ -157,9 +155,7 @@ def _mark_powers(axes: Axes, values: list[float]) -> None:
     axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
-def draw_lengths(
-    sides: Sequence[NDArray[np.int32]], names: Sequence[str], most: int, columns: int = 2
-) -> Figure | None:
+def draw_lengths(sides: Sequence[Lengths], names: Sequence[str], most: int, columns: int = 2) -> Figure | None:
     """Plot histograms of the training pairs by tokens, up to `most`, for source and target. None without data.
 
     A histogram has at most 32 bars.
