@@ -152,7 +152,7 @@ class _Groups:
         return mean(self._odds[texts])
 
     def _surely_better(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-        """Whether the lines on which both differ favour `one` by more than three standard errors."""
+        """Whether the lines on which both differ favor `one` by more than three standard errors."""
         texts = ([text.translate(_SAME_LETTERS) for text in texts] for texts in (one, other))
         pairs = zip(self._odds[one], self._odds[other], *texts, strict=True)
         gains = [first - second for first, second, text, other_text in pairs if text != other_text]

@@ -2,7 +2,7 @@
 
 The model does not see markers. Their places follow from the attention of the target words to the source words. A span
 marker covers the run of target words that attended most to the words inside it. A point marker goes between the
-translations of its neighbours. Spans never cross, and each stays inside its parent, so the tree of markers is that of
+translations of its neighbors. Spans never cross, and each stays inside its parent, so the tree of markers is that of
 the source. Only the order of siblings may change, as the order of words does.
 
 Words are units (`text/tokenization/words.py`). A text that was translated in parts is placed part by part, in linear
@@ -27,7 +27,7 @@ _SAME_WORD = 0.5
 _TAKEN = -1e6
 _CLOSING = ".,;:!?…)]}»”’%。、，！？"
 _ORDER = 1.0
-"""The weight of the word order for the place of a point, relative to its two neighbours."""
+"""The weight of the word order for the place of a point, relative to its two neighbors."""
 
 
 class AlignedPart(NamedTuple):

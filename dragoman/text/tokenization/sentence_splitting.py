@@ -150,7 +150,7 @@ _CUTS: tuple[Callable[[str], Iterator[str]], ...] = (_cut_clauses, _cut_words, _
 def _fit(
     text: str, length: Callable[[str], int], limit: int, cuts: Sequence[Callable[[str], Iterator[str]]]
 ) -> list[str]:
-    """Cut a text in the first of the ways that is fine enough, and join neighbouring parts up to the limit."""
+    """Cut a text in the first of the ways that is fine enough, and join neighboring parts up to the limit."""
     if len(text) <= 1 or length(text.strip()) <= limit:
         return [text]
     cut, *finer = cuts
@@ -159,7 +159,7 @@ def _fit(
 
 
 def _pack(parts: Iterable[str], length: Callable[[str], int], limit: int) -> Iterator[str]:
-    """Join neighbouring parts while the sum of their lengths is at most the limit."""
+    """Join neighboring parts while the sum of their lengths is at most the limit."""
     group: list[str] = []
     left = 0
     for part in parts:
