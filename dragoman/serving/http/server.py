@@ -94,8 +94,11 @@ def _is_abandoned(path: Path) -> bool:
     if not path.is_socket() or path.is_symlink():
         raise OSError(errno.EEXIST, "it exists and is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)  # its queue may be full
-        return probe.connect_ex(str(path)) == errno.ECONNREFUSED
+        probe.setblocking(False)
+        code = probe.connect_ex(str(path))
+    if code not in (0, errno.ECONNREFUSED, errno.EAGAIN):  # EAGAIN: its queue is full
+        raise OSError(code, os.strerror(code))
+    return code == errno.ECONNREFUSED
 
 
 def url_of_socket(found: socket.socket) -> str:
