@@ -356,5 +356,5 @@ _ELEMENT_TYPES = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
 
 def _call(function: Any, like: Tensor, *arguments: Any) -> Any:
     """Call a compiled function for the element type of `like`. Tensors are passed as their addresses."""
-    addresses = (each.data_ptr() if isinstance(each, Tensor) else each for each in arguments)
+    addresses = [each.data_ptr() if isinstance(each, Tensor) else each for each in arguments]
     return function(_ELEMENT_TYPES[like.dtype], *addresses)
