@@ -80,11 +80,6 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return _score(CHRF(), hypotheses, references)
 
 
-def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Translation edit rate in percent, lower is better, may exceed 100 (Snover et al. 2006)."""
-    return _score(TER(), hypotheses, references)
-
-
 def score_outputs(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, intervals: bool = False
 ) -> Evaluation:
