@@ -18,7 +18,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
 ROOT = Path(__file__).parent
-LIBRARIES = Path("dragoman", "inference", "compiled", "libraries")
+LIBRARIES = Path("dragoman", "engines", "compiled", "libraries")
 BUILDS_CODE = (
     sys.platform == "linux"
     and platform.machine() == "x86_64"

@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from dragoman.bundle import Model, resolve_model_folder
-from dragoman.inference.compiled import beams, engine, layers
-from dragoman.inference.compiled.layout import BeamRules, DecoderWeights, Integers, RowBuffers, SearchState, Shape
-from dragoman.inference.engines import compile_weights
-from dragoman.inference.segments import Source
-from dragoman.inference.tensors.products import product_function
+from dragoman.engines.choice import compile_weights
+from dragoman.engines.compiled import beams, engine, layers
+from dragoman.engines.compiled.layout import BeamRules, DecoderWeights, Integers, RowBuffers, SearchState, Shape
+from dragoman.engines.interface import Source
+from dragoman.engines.tensors.fast_model import product_function
 from dragoman.inference.translator import override_settings
 from dragoman.kernels.library import MachineCode, Packed
 

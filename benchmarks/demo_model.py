@@ -27,9 +27,9 @@ from dragoman.bundle import replace_card
 from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import read_settings
 from dragoman.evaluation.metrics import score_outputs
-from dragoman.inference.options import Preserve
 from dragoman.inference.translator import Translator
-from dragoman.workflows.exchange import export_model
+from dragoman.records import Preserve
+from dragoman.workflows.models import export_model
 
 RESULTS = HERE / "results" / "demo_model"
 MODEL = HERE.parent / "dragoman" / "demo" / "model"

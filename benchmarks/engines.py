@@ -21,13 +21,13 @@ from recording import read_lines, say
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import InferenceSettings, TrainSettings
 from dragoman.data.batching import micro_batches
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.data.stream import load_batch
-from dragoman.inference.engines import CompiledEngine
-from dragoman.inference.search.full_passes import FullPasses
-from dragoman.inference.segments import Source
-from dragoman.inference.tensors.engine import StepSearch
-from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.engines.choice import CompiledEngine
+from dragoman.engines.interface import Source
+from dragoman.engines.search.step_model import FullPasses
+from dragoman.engines.tensors.engine import StepSearch
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.training.step import fused
 from dragoman.training.step.gradients import Gradients
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 def training_ways(trained: Model, src: list[list[int]], tgt: list[list[int]]) -> dict[str, Way]:
     pairs = InMemoryPairs(src, tgt)
-    pieces = micro_batches(pairs.src_lengths, pairs.tgt_lengths, _TOKENS_AT_ONCE)
+    pieces = micro_batches(pairs.src_counts, pairs.tgt_counts, _TOKENS_AT_ONCE)
     batches = [load_batch(pairs, piece) for piece in pieces]
     num_tokens = sum(batch.num_tgt_tokens for batch in batches)
 

@@ -35,13 +35,13 @@ from dragoman.bundle import Card, Model, Weights
 from dragoman.config import PRESETS, Config, InferenceSettings, ModelSettings, TokenizerSettings, TrainSettings
 from dragoman.config.settings import ValidateSettings
 from dragoman.data.batch import pad_ids
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.devices.device import resolve_device
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
+from dragoman.records import EOS_ID, PAD_ID
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.run_folder import RunFolder
@@ -247,8 +247,8 @@ def training_flops_a_token(settings: ModelSettings, pairs: InMemoryPairs) -> flo
     projection to the vocabulary.
     """
     width, inner = settings.d_model, settings.d_ff
-    src = np.minimum(pairs.src_lengths, longest(pairs)).astype(np.float64) + 1
-    tgt = pairs.tgt_lengths.astype(np.float64) + 1
+    src = np.minimum(pairs.src_counts, longest(pairs)).astype(np.float64) + 1
+    tgt = pairs.tgt_counts.astype(np.float64) + 1
     encoder = (8 * width**2 + 4 * width * inner) * src.sum() + 4 * width * (src**2).sum()
     decoder = (12 * width**2 + 4 * width * inner) * tgt.sum() + 4 * width**2 * src.sum()
     decoder += 4 * width * ((tgt**2).sum() / 2 + (src * tgt).sum())
@@ -274,7 +274,7 @@ class FixedLength(FastModel):
 
 def translated(size: str, device: torch.device, given: argparse.Namespace) -> Iterator[TranslationResult]:
     pairs = made_up_pairs(given.sentences, seed=1)
-    order = np.argsort(pairs.src_lengths, kind="stable")
+    order = np.argsort(pairs.src_counts, kind="stable")
     batches = [
         pad_ids([[*pairs.src_ids(int(index)), EOS_ID] for index in order[start : start + given.rows]], PAD_ID)
         for start in range(0, len(order), given.rows)
@@ -336,7 +336,7 @@ def made_up_pairs(count: int, seed: int = 0) -> InMemoryPairs:
 
 
 def longest(pairs: InMemoryPairs) -> int:
-    return 1 + max(int(pairs.src_lengths.max()), int(pairs.tgt_lengths.max()))
+    return 1 + max(int(pairs.src_counts.max()), int(pairs.tgt_counts.max()))
 
 
 def matrix_product_rate(device: torch.device) -> float:

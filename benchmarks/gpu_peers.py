@@ -9,7 +9,7 @@ from torch.nn import functional
 from dragoman.config import ModelSettings
 from dragoman.data.batch import Batch
 from dragoman.model.embedding import sinusoidal_positions
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
+from dragoman.records import BOS_ID, EOS_ID, PAD_ID
 
 try:
     from transformers import MarianConfig, MarianMTModel

@@ -27,13 +27,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from dragoman.bundle import Model, Weights, resolve_model_folder
 from dragoman.config import Config, TrainSettings, ValidateSettings
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.evaluation.metrics import bleu
-from dragoman.exchange.marian_export import export_marian
-from dragoman.exchange.marian_import import import_marian
+from dragoman.exchange.marian import export_marian, import_marian
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import BOS_ID, PAD_ID
+from dragoman.records import BOS_ID, PAD_ID
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.log import LogLines, RunLog
 from dragoman.training.run.run_folder import RunFolder

@@ -24,12 +24,12 @@ from torch import Tensor
 
 from dragoman.config import PRESETS, InferenceSettings
 from dragoman.data.batch import pad_ids
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.step_model import OfTransformer, Predictions, StepModel
-from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.search.step_model import OfTransformer, Predictions, StepModel
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.model.attention import Cache
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
+from dragoman.records import EOS_ID, PAD_ID
 
 VOCAB_SIZE = 8000
 PRECISIONS = ("float32", "bfloat16", "int8")

@@ -20,24 +20,31 @@ if TYPE_CHECKING:
         ValidateSettings,
     )
     from dragoman.data.batch import Batch
-    from dragoman.inference.options import Details, Preserve
     from dragoman.inference.translator import Translator
     from dragoman.model.transformer import Transformer
+    from dragoman.records import Details, Preserve
     from dragoman.workflows.api.functions import check, compare, evaluate, inspect, plan, train
     from dragoman.workflows.api.loading import load
     from dragoman.workflows.api.run import Run
 
 _MODULES = {
-    "workflows.api.loading": "load",
-    "workflows.api.functions": "train evaluate compare inspect plan check",
-    "workflows.api.run": "Run",
-    "inference.translator": "Translator",
-    "inference.options": "Details Preserve",
-    "model.transformer": "Transformer",
-    "data.batch": "Batch",
-    "config": "DataSettings TokenizerSettings ModelSettings TrainSettings ValidateSettings InferenceSettings",
+    "workflows.api.loading": ("load",),
+    "workflows.api.functions": ("train", "evaluate", "compare", "inspect", "plan", "check"),
+    "workflows.api.run": ("Run",),
+    "inference.translator": ("Translator",),
+    "records": ("Details", "Preserve"),
+    "model.transformer": ("Transformer",),
+    "data.batch": ("Batch",),
+    "config": (
+        "DataSettings",
+        "TokenizerSettings",
+        "ModelSettings",
+        "TrainSettings",
+        "ValidateSettings",
+        "InferenceSettings",
+    ),
 }
-_PLACES = {name: f"dragoman.{module}" for module, names in _MODULES.items() for name in names.split()}
+_PLACES = {name: f"dragoman.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "train",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. `argv` is without the name of the program."""
     try:
-        from dragoman.interrupts import interrupts
+        from dragoman.signals import interrupts
     except KeyboardInterrupt:
         os._exit(130)
     try:

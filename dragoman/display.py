@@ -1,7 +1,8 @@
-"""How records display themselves: JSON, tables of text, and tables and whole pages in a notebook, without colours."""
+"""What a person sees: notes on standard error, JSON, tables as text, and tables and pages in a notebook, all plain."""
 
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,3 +69,26 @@ def html_page(page: str) -> str:
     """A whole HTML page as a frame of a notebook, apart from the notebook's own style and scripts."""
     style = "width: 100%; height: 40em; border: 1px solid #ccc"
     return f'<iframe srcdoc="{escape(page, quote=True)}" style="{style}"></iframe>'
+
+
+# The control characters of C0 and C1, except tab and line feed. A terminal obeys them: they could change other lines.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def has_controls(text: str) -> bool:
+    """Whether a text has characters that a terminal obeys."""
+    return _CONTROLS.search(text) is not None
+
+
+def escape_controls(text: str) -> str:
+    """The text with the characters that a terminal obeys written as in Python."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def say(message: str) -> None:
+    """Print a note to standard error. With several processes of one run (`torchrun`), only the first prints."""
+    if os.environ.get("RANK", "0") != "0" and "WORLD_SIZE" in os.environ:
+        return
+    # On a terminal, the note replaces a progress line, which is drawn again below it.
+    start = "\r\033[K" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{start}dragoman: {escape_controls(message)}\n")

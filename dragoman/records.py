@@ -1,10 +1,20 @@
-"""Records that packages exchange, in the order of the data flow. They hold strings and numbers, no tensors.
+"""Control ids, and records that packages exchange, in the order of the data flow. None holds tensors.
 
 ``SentencePair -> Batch -> loss`` in training, ``text -> Batch -> Hypothesis -> Translation -> Score`` in translation.
 `Batch` holds tensors and lives in `dragoman.data`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.text.documents.terms import Terms
+
+PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
+LARGEST_CONTROL_ID = UNK_ID
+NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
+"""Ids that a search does not write. Forced prefixes may contain them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +23,62 @@ class SentencePair:
 
     src: str
     tgt: str
+
+
+Escape = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Preserve:
+    """What to preserve in a translation, and how to split texts.
+
+    Parameters
+    ----------
+    protect
+        Keep URLs, placeholders, tags and other protected spans (`text/documents/protected_spans.py`) unchanged.
+    terms
+        Required translations of certain words.
+    by_sentence
+        Translate each sentence alone, for models that were trained on single sentences.
+    escape
+        Function that escapes the translated text between markers, such as `html.escape`.
+    """
+
+    protect: bool = True
+    terms: "Terms | None" = None
+    by_sentence: bool = False
+    escape: Escape = str
+
+
+PRESERVE_NOTHING = Preserve(protect=False)
+
+
+PRESERVE_DOCUMENT = Preserve(by_sentence=True)
+
+
+PRESERVE_SUBTITLES = Preserve()
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Additional results for each translation.
+
+    Parameters
+    ----------
+    alignment
+        Links between source and target words. They take another pass through the model.
+    flags
+        Signs of a wrong translation (`evaluation/flags.py`). They take 0.1 to 0.2 ms per text.
+    """
+
+    alignment: bool = False
+    flags: bool = True
+
+
+DEFAULT_DETAILS = Details()
+
+
+NO_DETAILS = Details(flags=False)
 
 
 @dataclass(frozen=True, slots=True)

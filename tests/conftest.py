@@ -22,7 +22,7 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 MODEL = Path(__file__).parent.parent / "dragoman" / "model"
 LAZY = "trained"  # its signatures name types that it imports late
-CHECKED = ["dragoman.devices.device", "dragoman.devices.threads", "dragoman.training.step.loss"]
+CHECKED = ["dragoman.devices.device", "dragoman.devices.without_torch", "dragoman.training.step.loss"]
 # Functions of dragoman.kernels are left out: numba compiles them and needs the originals.
 MODELS = [f"dragoman.model.{path.stem}" for path in MODEL.glob("*.py") if path.stem != LAZY]
 install_import_hook([*MODELS, *CHECKED], "beartype.beartype")

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.feed_forward import FeedForward
-from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
+from dragoman.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from dragoman.model.transformer import Transformer
 
 BRANCH_OF_ADDED = 0.05

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from dragoman.bundle import Model
-from dragoman.devices.precision import resolve_inference_precision
-from dragoman.inference.engines import CompiledEngine
-from dragoman.inference.segments import Source
+from dragoman.devices.without_torch import resolve_inference_precision
+from dragoman.engines.choice import CompiledEngine
+from dragoman.engines.interface import Source
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import TokenizerPair

@@ -21,11 +21,11 @@ from dragoman.config import CORPUS_KEYS, PRESETS, Setting, settings_of
 from dragoman.config.fields import RENAMED, TABLES, quote_value
 from dragoman.config.recipes import RECIPES, chosen_keys, every_recipe
 from dragoman.config.settings import TokenizerSettings
-from dragoman.serving.settings import SERVE_SETTINGS
+from dragoman.serving.limits import SERVE_SETTINGS
 
 _ROOT = Path(__file__).parents[2]
 _CONFIGS = _ROOT / "configs"
-_DEFINITIONS = [*(_ROOT / "dragoman" / "config").glob("*.py"), _ROOT / "dragoman" / "serving" / "settings.py"]
+_DEFINITIONS = [*(_ROOT / "dragoman" / "config").glob("*.py"), _ROOT / "dragoman" / "serving" / "limits.py"]
 _SHAPE = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers", "dropout")
 _KINDS = {bool: "`true` or `false`", int: "Whole number", float: "Number", str: "Text"}
 

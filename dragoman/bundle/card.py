@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from dragoman.config.fields import quote_value
+from dragoman.display import has_controls
 from dragoman.errors import ModelError
 from dragoman.files import read_regular_file
-from dragoman.messages import has_controls
 from dragoman.records import Score
-from dragoman.text.charsets import replace_surrogates
+from dragoman.text.lines import replace_surrogates
 
 # A card has a few kB. The limit keeps a wrong file from filling the memory.
 _MOST_BYTES = 1 << 20

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from dragoman.bundle import folder as layout
 from dragoman.bundle import weights as tensors
 from dragoman.bundle.card import Card, read_card
-from dragoman.bundle.quantization import float32_arrays, quantized_arrays
-from dragoman.bundle.weights import WEIGHTS, check_stored_precision, stored_precision
+from dragoman.bundle.weights import WEIGHTS, check_stored_precision, float32_arrays, quantized_arrays, stored_precision
 from dragoman.config import Config, ModelSettings
-from dragoman.devices.precision import choose_device
-from dragoman.devices.threads import keep_freed_memory, return_freed_memory
+from dragoman.devices.without_torch import choose_device, keep_freed_memory, return_freed_memory
+from dragoman.display import say
 from dragoman.errors import ModelError, ResourceError, require_torch
 from dragoman.files import write_folder
-from dragoman.messages import say
 from dragoman.model.shapes import Arrays, parameter_shapes
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 

@@ -15,8 +15,8 @@ from dragoman.config import CORPUS_KEYS, Setting, settings_of
 from dragoman.config.fields import RENAMED, SettingValue, describe_removed, quote_value
 from dragoman.config.loading import NAME_HINTS, flag_of, with_current_keys
 from dragoman.errors import ConfigError
-from dragoman.text.charsets import check_encoding
 from dragoman.text.corpus.layout import Layout, layout_of
+from dragoman.text.lines import check_encoding
 from dragoman.workflows.models import ModelRequest
 
 _NUMBER = re.compile(r"-(\.?\d|inf$|nan$)")

@@ -2,7 +2,7 @@
 
 from dragoman.bundle.card import read_card
 from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
-from dragoman.messages import say
+from dragoman.display import say
 from dragoman.workflows.runs import average_run
 
 

@@ -6,10 +6,9 @@ from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, Options, file_name
 from dragoman.cli.evaluate import add_scoring_flags, add_test_flags, scored_test
-from dragoman.display import json_text, text_table
+from dragoman.display import json_text, say, text_table
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
-from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
-from dragoman.messages import say
+from dragoman.evaluation.metrics import RESAMPLES, SEED, TRIALS
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.progress import TerminalProgress
 

@@ -4,9 +4,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dragoman.cli.arguments import ArgumentParser, Options, file_name
-from dragoman.display import json_text
+from dragoman.display import json_text, say
 from dragoman.errors import ConfigError
-from dragoman.messages import say
 from dragoman.workflows.evaluation import EvaluationRequest, evaluate_test
 from dragoman.workflows.progress import TerminalProgress
 

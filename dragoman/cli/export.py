@@ -1,7 +1,7 @@
 """``dragoman export MODEL --to int8|ctranslate2|marian``: write a small model, or one for another toolkit."""
 
 from dragoman.cli.arguments import ArgumentParser, Options, one_of, path_name
-from dragoman.workflows.exchange import export_model
+from dragoman.workflows.models import export_model
 from dragoman.workflows.progress import TerminalProgress
 
 

@@ -4,8 +4,8 @@ from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.config.loading import flag_of
+from dragoman.display import say
 from dragoman.errors import ConfigError
-from dragoman.messages import say
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
 
 

@@ -4,8 +4,8 @@ from shlex import quote
 
 from dragoman.bundle.card import read_card
 from dragoman.cli.arguments import ArgumentParser, Options, path_name
-from dragoman.messages import say
-from dragoman.workflows.exchange import import_model
+from dragoman.display import say
+from dragoman.workflows.models import import_model
 from dragoman.workflows.progress import TerminalProgress
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.config import WITHOUT_SAMPLING
+from dragoman.display import say
 from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
-from dragoman.messages import say
 from dragoman.workflows.inspection import inspect_model
 from dragoman.workflows.progress import TerminalProgress
 

@@ -13,10 +13,10 @@ from types import ModuleType
 from typing import Any, TextIO, cast
 
 from dragoman.config.fields import did_you_mean
+from dragoman.display import escape_controls, say
 from dragoman.errors import ConfigError, DataError, DragomanError, SettingsWarning, needs_train_extra
-from dragoman.interrupts import EXIT_CODE as INTERRUPTED
-from dragoman.interrupts import interrupts
-from dragoman.messages import escape_controls, say
+from dragoman.signals import EXIT_CODE as INTERRUPTED
+from dragoman.signals import interrupts
 from dragoman.version import __version__
 
 VERB_GROUPS: dict[str, dict[str, str]] = {
@@ -51,10 +51,9 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
 }
 """The verbs by purpose, with what each does.
 
-``build_parser`` in ``dragoman.cli.VERB`` returns the parser of a verb, and ``run`` executes the verb with the parsed
-arguments. It returns an exit code, or None for 0. The name of the module has
-``_`` for ``-``, and a ``_`` at its end if the verb is a keyword of Python. The module is imported only when the verb is
-called.
+``build_parser`` in ``dragoman.cli.VERB`` returns the parser of a verb. ``run`` executes the verb with the parsed
+arguments, and returns an exit code, or None for 0. The name of the module has ``_`` for ``-``, and a ``_`` at its end
+if the verb is a keyword of Python. The module is imported only when the verb is called.
 """
 VERBS: dict[str, str] = {verb: text for verbs in VERB_GROUPS.values() for verb, text in verbs.items()}
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from dragoman.cli.arguments import ArgumentParser, Options
 from dragoman.cli.train import add_data_flags, run_request
 from dragoman.display import json_text
-from dragoman.training.run.signals import Interrupted
+from dragoman.signals import Interrupted
 from dragoman.workflows.progress import TerminalProgress
 
 

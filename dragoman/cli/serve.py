@@ -12,10 +12,10 @@ from functools import partial
 from dragoman.cli.arguments import ArgumentParser, Options, argument_type, path_name
 from dragoman.config import WITHOUT_SAMPLING
 from dragoman.config.fields import quote_value
+from dragoman.display import say
 from dragoman.errors import ConfigError, install_advice
-from dragoman.messages import say
-from dragoman.serving.http.hangups import hold_reloads
-from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
+from dragoman.serving.limits import SERVE_SETTINGS, ServeSettings
+from dragoman.signals import hold_reloads
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import TerminalProgress
 

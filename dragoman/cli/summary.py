@@ -4,8 +4,7 @@ from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.config.settings import MOST_ENTRIES
-from dragoman.display import json_text, shape_text
-from dragoman.messages import say
+from dragoman.display import json_text, say, shape_text
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.workflows.inspection import ModelSummary, summarize_model
 from dragoman.workflows.progress import TerminalProgress

@@ -10,11 +10,9 @@ from dragoman.cli.arguments import ArgumentParser, Options, file_name, path_name
 from dragoman.config.checking import check_sides
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import chosen_keys
-from dragoman.display import text_table
+from dragoman.display import say, text_table
 from dragoman.errors import ConfigError
-from dragoman.interrupts import interrupts
-from dragoman.messages import say
-from dragoman.training.run.signals import Interrupted
+from dragoman.signals import Interrupted, interrupts
 from dragoman.workflows.api.keywords import CORPUS_KEYWORDS
 from dragoman.workflows.progress import FinalScores, PairCounts, ScoreChange, TerminalProgress
 from dragoman.workflows.training.settings import RunRequest, resolve_run

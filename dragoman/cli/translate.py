@@ -12,12 +12,11 @@ from typing import Any, BinaryIO
 from dragoman.cli.arguments import ArgumentParser, Options, file_name, whole_number
 from dragoman.cli.translation import output
 from dragoman.cli.translation.sources import DOCUMENTS, PAIRS, InputLines, open_source, standard_input, wait_for_input
+from dragoman.display import say
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file
-from dragoman.inference.options import Details, Preserve
-from dragoman.messages import say
-from dragoman.records import Translation
+from dragoman.records import Details, Preserve, Translation
 from dragoman.text.documents.terms import Terms
 from dragoman.workflows.models import LoadedTranslator, load_model
 from dragoman.workflows.progress import QUIET, TerminalProgress
@@ -69,15 +68,13 @@ def run(options: Options) -> None:
 
 def _describe_engine(model: LoadedTranslator) -> str:
     """Which engine translates with these models and settings, and why it is not machine code."""
-    from dragoman.devices.precision import resolve_inference_precision
-    from dragoman.inference.engines import CompiledEngine, Engines, reason_for_tensors
+    from dragoman.devices.without_torch import resolve_inference_precision
 
-    models, settings = [each.weights for each in model.translator.models], model.translator.settings
-    precision = resolve_inference_precision(settings.precision, models[0].device)
-    if isinstance(Engines(models).choose(settings), CompiledEngine):
-        return f"machine code translates in {precision}"
-    reason = reason_for_tensors(models, precision, settings) or "a model whose weights are not finite"
-    return f"torch translates in {precision}: machine code does not support {reason}"
+    translator = model.translator
+    precision = resolve_inference_precision(translator.settings.precision, translator.models[0].weights.device)
+    if reason := translator.engine_reason():
+        return f"torch translates in {precision}: machine code does not support {reason}"
+    return f"machine code translates in {precision}"
 
 
 def _is_typed(options: Options) -> bool:

@@ -8,9 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
-from dragoman.display import json_text
+from dragoman.display import json_text, say
 from dragoman.errors import DragomanError
-from dragoman.messages import say
 from dragoman.workflows import runs
 from dragoman.workflows.progress import TerminalProgress
 

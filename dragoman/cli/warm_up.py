@@ -10,7 +10,7 @@ from dragoman.errors import has_torch
 from dragoman.files import user_cache_folder
 from dragoman.kernels.compiling import CODE_FOLDER, can_compile, num_compiled, require_kept
 from dragoman.kernels.library import is_installed, load_code
-from dragoman.kernels.tiles import MULTIPLIED_TOGETHER
+from dragoman.kernels.processor import MULTIPLIED_TOGETHER
 
 
 def run(options: Options) -> None:

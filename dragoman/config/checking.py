@@ -186,9 +186,10 @@ def _training(config: Config, label: Label) -> Iterator[str]:
 def _inference(config: Config, label: Label) -> Iterator[str]:
     inference = config.inference
     samples = inference.sample or inference.mbr_samples
-    limit = "mbr_samples" if inference.mbr_samples else "beam_size"
-    most: int = getattr(inference, limit)
-    if inference.n_best > most and (inference.mbr_samples or not inference.sample):
+    limit, most = "beam_size", inference.beam_size
+    if inference.mbr_samples:
+        limit, most = "mbr_samples", inference.mbr_samples
+    if inference.n_best > most and (inference.mbr_samples or not samples):
         yield (
             f"{label('inference.n_best')} must be at most `inference.{limit}` ({most}), "
             f"but is {inference.n_best}. Lower it, or raise `inference.{limit}`."

@@ -14,16 +14,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from dragoman.corpora.catalog import names
-from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, open_dataset
+from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, names, open_dataset
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError, ResourceError
 from dragoman.files import disk_errors, remove_leftovers, sha256_of, write_folder
 from dragoman.languages import language_code, language_name
-from dragoman.text.charsets import replace_surrogates
 from dragoman.text.corpus.layout import layout_of
-from dragoman.text.lines import join_lines
+from dragoman.text.lines import join_lines, replace_surrogates
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.progress import Progress
 

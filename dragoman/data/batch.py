@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.data.pairs import Ids
+from dragoman.data.store import Ids
 from dragoman.devices.checks import check_ids, check_lengths
 from dragoman.display import shape_text
 from dragoman.errors import DataError
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
+from dragoman.records import BOS_ID, EOS_ID, PAD_ID
 
 
 @dataclass(frozen=True, slots=True, repr=False)

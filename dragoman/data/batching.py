@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.pairs import Lengths, Pairs
+from dragoman.data.store import Counts, Pairs
 from dragoman.errors import ConfigError
 
 GROUPS_PER_STEP = 4
@@ -60,8 +60,8 @@ def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> Epo
     """
     check_budget(pairs, batch_tokens)
     random = np.random.default_rng([seed, epoch])
-    order = _sorted_shuffle(pairs.src_lengths, pairs.tgt_lengths, random)
-    group_ends, group_tokens = _cut_groups(order, pairs.tgt_lengths, max(1, batch_tokens // GROUPS_PER_STEP), random)
+    order = _sorted_shuffle(pairs.src_counts, pairs.tgt_counts, random)
+    group_ends, group_tokens = _cut_groups(order, pairs.tgt_counts, max(1, batch_tokens // GROUPS_PER_STEP), random)
     group_order = array("i", range(len(group_ends)))
     random.shuffle(np.frombuffer(group_order, np.int32) if group_order else np.empty(0))
     shuffled = _allocate_returnable(len(order), np.int32)
@@ -82,7 +82,7 @@ def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> Epo
 
 def check_budget(pairs: Pairs, batch_tokens: int) -> None:
     """Raise ConfigError if the longest target with its eos exceeds `batch_tokens`."""
-    longest = int(pairs.tgt_lengths.max(initial=-1)) + 1
+    longest = int(pairs.tgt_counts.max(initial=-1)) + 1
     if longest > batch_tokens:
         raise ConfigError(
             f"`train.batch_tokens` is {batch_tokens}, but the longest training target has {longest} tokens. "
@@ -91,21 +91,21 @@ def check_budget(pairs: Pairs, batch_tokens: int) -> None:
 
 
 def micro_batches(
-    src_lengths: npt.ArrayLike, tgt_lengths: npt.ArrayLike, micro_batch_tokens: int, padding_slack: int = PADDING_SLACK
+    src_counts: npt.ArrayLike, tgt_counts: npt.ArrayLike, micro_batch_tokens: int, padding_slack: int = PADDING_SLACK
 ) -> list[npt.NDArray[np.int64]]:
     """Cut a step into micro-batches of similar length. Returns the rows of each, shortest targets first.
 
     Parameters
     ----------
-    src_lengths, tgt_lengths
-        Lengths (rows,) without eos.
+    src_counts, tgt_counts
+        Counts (rows,) without eos.
     micro_batch_tokens
         Limit for the padded positions on either side: rows times the longest row with eos. A single row that exceeds
         it is a micro-batch alone; `smallest_micro_batch` returns a limit that avoids this.
     padding_slack
         At most ``padding_slack + PADDING_SHARE * positions`` positions on both sides are padding.
     """
-    src, tgt = (np.asarray(lengths, np.int64) + 1 for lengths in (src_lengths, tgt_lengths))
+    src, tgt = (np.asarray(lengths, np.int64) + 1 for lengths in (src_counts, tgt_counts))
     order = np.lexsort((np.where(tgt % 2 == 0, src, -src), tgt))
     src, tgt = src[order], tgt[order]
     pieces = []
@@ -127,25 +127,25 @@ def micro_batches(
 
 def smallest_micro_batch(pairs: Pairs) -> int:
     """The smallest `micro_batch_tokens` that fits every pair: the longest side with its eos."""
-    return 1 + max(int(lengths.max(initial=0)) for lengths in (pairs.src_lengths, pairs.tgt_lengths))
+    return 1 + max(int(lengths.max(initial=0)) for lengths in (pairs.src_counts, pairs.tgt_counts))
 
 
-def _sorted_shuffle(src_lengths: Lengths, tgt_lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.int32]:
+def _sorted_shuffle(src_counts: Counts, tgt_counts: Counts, random: np.random.Generator) -> npt.NDArray[np.int32]:
     """All indices sorted by target length, then source length, with ties in random order.
 
     Odd and even target lengths sort the source lengths in opposite directions, so that neighbours stay similar where
     one target length ends and the next starts. One in-place sort of integers that combine both lengths and the
     position in the shuffle.
     """
-    order = _allocate_returnable(len(tgt_lengths), np.int32)
+    order = _allocate_returnable(len(tgt_counts), np.int32)
     for start in range(0, len(order), _ROWS_AT_ONCE):
         order[start : start + _ROWS_AT_ONCE] = np.arange(start, min(start + _ROWS_AT_ONCE, len(order)))
     random.shuffle(order)
     keys = _allocate_returnable(len(order), np.uint64)
     for start in range(0, len(order), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        tgt = np.minimum(tgt_lengths[order[rows]], 0xFFFF).astype(np.uint64)
-        src = np.minimum(src_lengths[order[rows]], 0xFFFF).astype(np.uint64)
+        tgt = np.minimum(tgt_counts[order[rows]], 0xFFFF).astype(np.uint64)
+        src = np.minimum(src_counts[order[rows]], 0xFFFF).astype(np.uint64)
         src = np.where(tgt % 2 == 0, np.uint64(0xFFFF) - src, src)
         positions = np.arange(start, start + len(src), dtype=np.uint64)
         keys[rows] = tgt << np.uint64(48) | src << np.uint64(32) | positions
@@ -158,7 +158,7 @@ def _sorted_shuffle(src_lengths: Lengths, tgt_lengths: Lengths, random: np.rando
 
 
 def _cut_groups(
-    order: npt.NDArray[np.int32], tgt_lengths: Lengths, group_tokens: int, random: np.random.Generator
+    order: npt.NDArray[np.int32], tgt_counts: Counts, group_tokens: int, random: np.random.Generator
 ) -> "tuple[array[int], array[int]]":
     """The end of each group of consecutive pairs in `order`, and the target tokens of each group.
 
@@ -168,8 +168,8 @@ def _cut_groups(
     ends, tokens = array("q"), array("q")
     start, budget = 0, int(random.integers(1, group_tokens, endpoint=True))
     while start < len(order):
-        shortest = min(int(tgt_lengths[order[start]]), 0xFFFF) + 1
-        sums = np.cumsum(tgt_lengths[order[start : start + max(1, budget // shortest)]].astype(np.int64) + 1)
+        shortest = min(int(tgt_counts[order[start]]), 0xFFFF) + 1
+        sums = np.cumsum(tgt_counts[order[start : start + max(1, budget // shortest)]].astype(np.int64) + 1)
         size = max(1, int(np.searchsorted(sums, budget, side="right")))
         start, budget = start + size, group_tokens
         ends.append(start)

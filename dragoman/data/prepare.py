@@ -22,8 +22,7 @@ from dragoman.records import SentencePair
 from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport, augment, is_augmented
 from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, only_shared_sources_error, source_fingerprints
-from dragoman.text.tokenization.bpe_dropout import BpeDropout
-from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, concatenate_texts
+from dragoman.text.tokenization.encoding import BatchEncoderPair, BpeDropout, EncodedChunk, concatenate_texts
 from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 

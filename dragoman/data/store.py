@@ -11,16 +11,96 @@ The identity of a run's data: digests of the files it was prepared from, stored 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.pairs import Ids, Lengths
 from dragoman.errors import DataError, ModelError
 from dragoman.files import verify_folder, write_folder
 from dragoman.text.tokenization.encoding import RaggedIds
+
+Ids: TypeAlias = npt.NDArray[np.integer[Any]]
+
+
+Counts: TypeAlias = npt.NDArray[np.int32]
+
+
+class Pairs(Protocol):
+    """A data set of encoded pairs with random access, without bos and eos: `PairStore` or `InMemoryPairs`."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def src_counts(self) -> Counts:
+        """The number of source ids of each pair without eos, (pairs,)."""
+        ...
+
+    @property
+    def tgt_counts(self) -> Counts:
+        """The number of target ids of each pair without eos, (pairs,)."""
+        ...
+
+    def src_ids(self, index: int) -> Ids:
+        """Source ids of one pair."""
+        ...
+
+    def tgt_ids(self, index: int) -> Ids:
+        """Target ids of one pair."""
+        ...
+
+
+class InMemoryPairs:
+    """Pairs in memory, for the copy task, tests and small data."""
+
+    def __init__(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
+        if len(src) != len(tgt):
+            raise ValueError(f"{len(src)} source and {len(tgt)} target sequences")
+        self._src = [np.asarray(ids, dtype=np.int32) for ids in src]
+        self._tgt = [np.asarray(ids, dtype=np.int32) for ids in tgt]
+        self.src_counts: Counts = np.array([len(ids) for ids in src], dtype=np.int32)
+        self.tgt_counts: Counts = np.array([len(ids) for ids in tgt], dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self._src)
+
+    def src_ids(self, index: int) -> Ids:
+        """Source ids of one pair."""
+        return self._src[index]
+
+    def tgt_ids(self, index: int) -> Ids:
+        """Target ids of one pair."""
+        return self._tgt[index]
+
+
+NUM_CONTROL_IDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """Two disjoint sets of sequences with equal source and target. Ids are below `vocab_size`."""
+
+    train: InMemoryPairs
+    held_out: InMemoryPairs
+    vocab_size: int
+
+
+def copy_task(num_train: int, num_held_out: int, seed: int, num_symbols: int = 11, length: int = 10) -> CopyTask:
+    """Distinct random sequences, a pure function of the arguments. Raises ValueError if there are too few."""
+    total = num_train + num_held_out
+    if num_symbols**length < total:
+        raise ValueError(f"there are only {num_symbols**length} sequences of {length} over {num_symbols} symbols")
+    random = np.random.default_rng(seed)
+    distinct: dict[tuple[int, ...], None] = {}
+    while len(distinct) < total:
+        drawn = random.integers(NUM_CONTROL_IDS, NUM_CONTROL_IDS + num_symbols, (total - len(distinct), length))
+        distinct.update(dict.fromkeys(map(tuple, drawn.tolist())))
+    sequences = list(distinct)
+    train, held_out = sequences[:num_train], sequences[num_train:]
+    return CopyTask(InMemoryPairs(train, train), InMemoryPairs(held_out, held_out), NUM_CONTROL_IDS + num_symbols)
+
 
 _Texts = Sequence[str]
 
@@ -120,7 +200,7 @@ def write_store(
 class PairStore:
     """A finished store, memory-mapped. Implements `Pairs`, and returns the texts if the store keeps them.
 
-    `src_lengths` and `tgt_lengths` (pairs,) count ids without eos.
+    `src_counts` and `tgt_counts` (pairs,) count ids without eos.
     """
 
     def __init__(self, folder: Path, key: str | None = None) -> None:
@@ -136,8 +216,8 @@ class PairStore:
         src_dtype, tgt_dtype = (np.dtype(name) for name in manifest["id_dtypes"])
         self._src, self._src_offsets = self._map("src", src_dtype)
         self._tgt, self._tgt_offsets = self._map("tgt", tgt_dtype)
-        self.src_lengths: Lengths = _memory_map(folder / "src.lengths", _LENGTH)
-        self.tgt_lengths: Lengths = _memory_map(folder / "tgt.lengths", _LENGTH)
+        self.src_counts: Counts = _memory_map(folder / "src.lengths", _LENGTH)
+        self.tgt_counts: Counts = _memory_map(folder / "tgt.lengths", _LENGTH)
         if self.keeps_text:
             self._src_text, self._src_text_offsets = self._map("src_text", _BYTE)
             self._tgt_text, self._tgt_text_offsets = self._map("tgt_text", _BYTE)

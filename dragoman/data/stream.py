@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dragoman.data.batch import Batch
 from dragoman.data.batching import PADDING_SLACK, check_budget, epoch_batches, micro_batches, smallest_micro_batch
-from dragoman.data.pairs import Ids, Pairs
+from dragoman.data.store import Ids, Pairs
 from dragoman.errors import ConfigError, DataError
 
 Encode: TypeAlias = Callable[[int, int], tuple[Sequence[int], Sequence[int]]]
@@ -150,16 +150,16 @@ class BatchStream(Iterator[StepBatches]):
         self, indices: npt.NDArray[np.int32], position: Position, following: Position, steps_in_epoch: int
     ) -> StepBatches:
         rows = [self._rows(index, position.epoch) for index in indices.tolist()]
-        src_lengths, tgt_lengths = ([len(row[side]) for row in rows] for side in (0, 1))
+        src_counts, tgt_counts = ([len(row[side]) for row in rows] for side in (0, 1))
         plan = self._plan
-        cuts = micro_batches(src_lengths, tgt_lengths, plan.micro_batch_tokens, plan.padding_slack)
+        cuts = micro_batches(src_counts, tgt_counts, plan.micro_batch_tokens, plan.padding_slack)
         batches = tuple(
             Batch.from_ids([rows[row][0] for row in chosen], [rows[row][1] for row in chosen])
             for chosen in (cut.tolist() for cut in cuts[plan.rank :: plan.world_size])
         )
         if plan.pin_memory:
             batches = tuple(batch.pin_memory() for batch in batches)
-        return StepBatches(position, following, steps_in_epoch, batches, sum(tgt_lengths) + len(rows), len(rows))
+        return StepBatches(position, following, steps_in_epoch, batches, sum(tgt_counts) + len(rows), len(rows))
 
     def _rows(self, index: int, epoch: int) -> tuple[Ids, Ids]:
         if self._encode is not None:

@@ -79,7 +79,11 @@ def check_lengths(name: str, lengths: object, padded: Tensor | None = None) -> N
 
 def check_memory(memory: object, tgt_ids: Tensor, d_model: int) -> None:
     """Raise DataError unless the memory is (B, S, D), with one row for each row of the targets."""
-    if not isinstance(memory, Tensor) or memory.dim() != 3 or memory.shape[::2] != (len(tgt_ids), d_model):
+    if (
+        not isinstance(memory, Tensor)
+        or memory.dim() != 3
+        or (memory.size(0), memory.size(2)) != (len(tgt_ids), d_model)
+    ):
         raise DataError(
             f"`memory` must be the output of `encode`, a tensor ({len(tgt_ids)}, S, {d_model}) for these `tgt_ids`, "
             f"but is {describe_value(memory)}."

@@ -17,7 +17,7 @@ from sacrebleu.metrics.ter import TER
 
 from dragoman.display import html_table
 from dragoman.evaluation import metrics
-from dragoman.evaluation.significance import TRIALS, Significance, Statistics, resampled_scores, significance
+from dragoman.evaluation.metrics import TRIALS, Significance, Statistics, resampled_scores, significance
 from dragoman.records import Score
 
 _Texts = Sequence[str]

@@ -3,8 +3,8 @@
 The bands of BLEU come from Google Cloud's documentation, "Evaluate models", section "Interpretation"
 (cloud.google.com/translate/docs/advanced/automl-evaluate). They are rough, and apply to BLEU on words, not characters.
 
-`workflows/training/scoring.py` makes the `Outcome` at the end of a training, and the command prints the verdict. The
-advice is the first that applies, from the most serious fault to "more text": see `_advice`.
+`workflows/training/scoring.py` makes the `Outcome` at the end of a training, and the command prints the verdict.
+The advice is the first that applies, from the most serious fault to "more text": see `_advice`.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 Two differences remain. CTranslate2 removes pad, bos and unk before it normalizes probabilities, Dragoman afterwards.
 CTranslate2 divides a log-probability by n ** length_penalty, which is Dragoman's `power` penalty (n includes eos).
 
-`export_model` in `workflows/exchange.py` calls `export_ctranslate2`. The folder that it writes has these files:
+`export_model` in `workflows/models.py` calls `export_ctranslate2`. The folder that it writes has these files:
 
 | file | content |
 |---|---|
@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.bundle import Model
+from dragoman.engines.compiled.weights import position_tables
 from dragoman.errors import ModelError, install_advice
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.files import write_folder
-from dragoman.inference.compiled.weights import position_tables
 from dragoman.model.shapes import Arrays, tied_names
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer

@@ -1,7 +1,7 @@
 """Download a model folder from the Hugging Face hub with its client `huggingface_hub` (extra `hub`).
 
 `dragoman import OWNER/NAME` and `dragoman.load("OWNER/NAME")` use this module. It downloads only the files that
-`marian_import` reads. The client keeps them in its cache, and works offline if they are there. All kinds of failure
+`marian` reads. The client keeps them in its cache, and works offline if they are there. All kinds of failure
 become a ModelError of one line.
 """
 
@@ -65,14 +65,15 @@ def hub_errors(name: str, kind: type[DragomanError], advice: str, check: str = "
     """
     try:
         from huggingface_hub import errors
-
+    except ImportError as error:
+        raise _missing_package(error, kind) from None
+    try:
         yield
         return
     except DragomanError:
         raise
     except ImportError as error:
-        package = str(error.name).partition(".")[0]
-        raise kind(f"the package {package} is not installed. {install_advice('hub')}") from None
+        raise _missing_package(error, kind) from None
     except errors.OfflineModeIsEnabled:
         problem, advice = "cannot be downloaded, because HF_HUB_OFFLINE is set", "Unset it."
     except errors.LocalEntryNotFoundError:
@@ -88,3 +89,8 @@ def hub_errors(name: str, kind: type[DragomanError], advice: str, check: str = "
         reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(".")
         problem = f"cannot be downloaded ({reason})"
     raise kind(f"{name} {problem}. {advice}")
+
+
+def _missing_package(error: ImportError, kind: type[DragomanError]) -> DragomanError:
+    package = str(error.name).partition(".")[0]
+    return kind(f"the package {package} is not installed. {install_advice('hub')}")

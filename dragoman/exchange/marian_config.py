@@ -5,8 +5,8 @@ tokenizer_config.json. A key with a value that Dragoman's Transformer cannot rep
 
 The keys are those of `MarianConfig`, `GenerationConfig` and `MarianTokenizer` in the library transformers
 (`transformers/models/marian/`), which defines the format. The marian-nmt program itself has another format,
-`model.npz` and `decoder.yml`, which transformers' `convert_marian_to_pytorch.py` converts. `marian_import` reads these
-files before all others, because they determine every other size. `marian_export` writes the same keys.
+`model.npz` and `decoder.yml`, which transformers' `convert_marian_to_pytorch.py` converts. `marian.py` reads these
+files before all others, because they determine every other size, and writes the same keys.
 
 | file | keys read |
 |---|---|

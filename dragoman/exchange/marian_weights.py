@@ -14,7 +14,7 @@ The names are those of `MarianMTModel.state_dict()` in transformers (`models/mar
 
 A pickle can run code when it is loaded. So the file is only loaded with `weights_only`, and only if it is not
 compressed: a small compressed file could expand to fill the memory. Shapes are compared with config.json before a
-tensor is copied. `marian_import` reads with this module, and `marian_export` writes with the same names. Only pickles
+tensor is copied. The import reads with this module, and the export writes with the same names. Only pickles
 need torch.
 """
 

@@ -14,7 +14,7 @@ protobuf.dev/programming-guides/encoding. These fields are used:
 | `NormalizerSpec` | 1 name, 2 precompiled_charsmap, 3 add_dummy_prefix |
 | | 4 remove_extra_whitespaces, 5 escape_whitespaces |
 
-`marian_import` reads such files, and both exports write them for imported tokenizers. The result is a `PieceModel`,
+The import reads such files, and both exports write them for imported tokenizers. The result is a `PieceModel`,
 from which `text/tokenization/sentencepiece.py` makes a tokenizer.
 """
 

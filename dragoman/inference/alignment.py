@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.bundle import Weights
-from dragoman.inference.engines import Engines
-from dragoman.inference.segments import IdPair, SearchedText
+from dragoman.engines.choice import Engines
+from dragoman.engines.interface import IdPair
+from dragoman.inference.segments import SearchedText
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.text.tokenization.words import spaced_words

@@ -7,23 +7,20 @@ A text that is longer than the model's limit is split into segments that fit, at
 between segments is restored between their translations. White space around the text is dropped.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dragoman.config import InferenceSettings
+from dragoman.engines.interface import Source
 from dragoman.records import Candidate, Hypothesis, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
+if TYPE_CHECKING:
+    pass
+
 _AS_SPACES = str.maketrans("\t\n\v\f\r", "     ")
-
-_MIN_SHARE_TOKENS = 512
-"""The smallest batch, in padded source tokens times rows, that is worth a separate batch for an idle thread."""
-
-_PAIR_TOKENS = 1024
-"""Padded tokens of a side in one batch of a forced pass. More do not make a pass faster, and take more memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,54 +30,6 @@ class InputText:
     marked: MarkedText
     prefix: str = ""
     number: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One segment of a text, as the search sees it.
-
-    Attributes
-    ----------
-    name
-        Unique name in the input. The random numbers of sampling depend on it.
-    ids
-        Source token ids without eos. A source without ids is not searched.
-    prefix
-        Target ids that the translation must start with.
-    segment
-        The text of the segment, and the white space after it. Searches do not read it.
-    """
-
-    name: str
-    ids: list[int]
-    prefix: list[int] = field(default_factory=list)
-    segment: Segment = field(default=Segment("", ""))
-
-    @property
-    def length(self) -> int:
-        """Source tokens, eos included."""
-        return len(self.ids) + 1
-
-
-IdPair = tuple[Sequence[int], Sequence[int]]
-"""Source ids and target ids of one pair, both without control ids."""
-
-
-IdStream = Generator[list[int], None, list[Hypothesis]]
-"""Yields the ids that the best output certainly starts with, after each step. Returns the hypotheses, best first."""
-
-
-class Search(Protocol):
-    """Finds translations."""
-
-    def search(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """Find the hypotheses of every source, best first. A source without ids has none."""
-
-    def stream(self, source: Source, settings: InferenceSettings) -> IdStream:
-        """Search one source, which has ids, by beam search. Yields the certain start of its output after each step.
-
-        A search may lack this method. Its translations are then streamed in one part.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,55 +123,6 @@ def sources_of(
             ]
         )
     return sources
-
-
-def token_batches(
-    sources: Sequence[Source], rows_per_sentence: int, batch_tokens: int, workers: int = 1
-) -> Iterator[list[int]]:
-    """Yield batches of sources of similar length, as indices. Sources without ids are left out.
-
-    The longest sources come first, so that memory runs out in the first batch or never. If the sources do not fill one
-    batch for each worker, batches are smaller.
-
-    Parameters
-    ----------
-    sources
-        All sources.
-    rows_per_sentence
-        Hypotheses of each source.
-    batch_tokens
-        Maximum of padded source tokens times rows in a batch. A source that exceeds it alone gets its own batch.
-    workers
-        Number of batches that are searched at once.
-    """
-    costs = {place: source.length * rows_per_sentence for place, source in enumerate(sources) if source.ids}
-    share = sum(costs.values()) // workers
-    budget = min(batch_tokens, max(share, _MIN_SHARE_TOKENS)) if workers > 1 else batch_tokens
-    return _cut_batches(dict(sorted(costs.items(), key=lambda one: -one[1])), budget)
-
-
-def pair_batches(pairs: Sequence[IdPair]) -> Iterator[list[int]]:
-    """Yield batches of pairs of similar length, as indices, shortest first.
-
-    Rows times the tokens of the longest side are at most `_PAIR_TOKENS`. A pair with more gets its own batch.
-    """
-    costs = {place: max(map(len, pair)) for place, pair in enumerate(pairs)}
-    return _cut_batches(dict(sorted(costs.items(), key=lambda one: one[1])), _PAIR_TOKENS)
-
-
-def _cut_batches(costs: Mapping[int, int], budget: int) -> Iterator[list[int]]:
-    """Batches of consecutive keys, in which the number of keys times their largest cost is at most `budget`.
-
-    The costs must be sorted. A key that exceeds the budget alone gets its own batch.
-    """
-    batch: list[int] = []
-    for place, cost in costs.items():
-        if batch and (len(batch) + 1) * max(costs[batch[0]], cost) > budget:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
 
 
 def _segments(

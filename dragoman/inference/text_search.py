@@ -1,6 +1,15 @@
 """From texts to hypotheses: split texts into segments, encode them, and search all segments at once.
 
 `TextSearch.stream_text` searches a single text and yields its translation word by word.
+
+Minimum Bayes risk decoding (`choose_least_risk`) chooses the sample that is most similar to all samples. Each sample is
+scored by its mean utility with every sample, itself included, as the reference. The utility is sentence chrF2 as
+sacreBLEU computes it.
+
+References
+----------
+Eikema & Aziz (2020), https://arxiv.org/abs/2005.10283, and (2022), https://arxiv.org/abs/2108.04718.
+Popović (2015), "chrF: character n-gram F-score for automatic MT evaluation".
 """
 
 import re
@@ -8,17 +17,47 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from dragoman.config import InferenceSettings
-from dragoman.inference.options import Details, Preserve
-from dragoman.inference.search.minimum_bayes_risk import choose_least_risk
-from dragoman.inference.segments import InputText, Search, SearchedText, Source, sources_of
-from dragoman.records import Hypothesis
+from dragoman.engines.interface import Search, Source, StreamingSearch
+from dragoman.inference.segments import InputText, SearchedText, sources_of
+from dragoman.records import Details, Hypothesis, Preserve
 from dragoman.text.tokenization.sentence_splitting import separator_after
-from dragoman.text.tokenization.tokenizer import TokenizerPair
+from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import UNSPACED
 
 if TYPE_CHECKING:
     from dragoman.inference.alignment import Aligner
+
+_ORDERS = 6
+_BETA_SQUARED = 4.0
+_Matrix = npt.NDArray[np.float64]
+_Numbers = npt.NDArray[np.int64]
+
+
+def _count_shared(owners: _Numbers, grams: _Numbers, count: int) -> tuple[_Matrix, _Matrix]:
+    """Number of n-grams that each two texts have in common (N, N), and of n-grams in each text (N,).
+
+    `owners` has the index of the text of each n-gram.
+    """
+    order = np.lexsort((grams, owners))
+    owners, grams = owners[order], grams[order]
+    places = np.arange(len(grams))
+    begins = np.ones(len(grams), np.bool_)
+    begins[1:] = (grams[1:] != grams[:-1]) | (owners[1:] != owners[:-1])
+    occurrence = places - np.maximum.accumulate(np.where(begins, places, 0))
+    columns = _number_ngrams(grams * (occurrence.max(initial=0) + 1) + occurrence)
+    has = np.zeros((count, columns.max(initial=-1) + 1), np.float32)
+    has[owners, columns] = 1.0
+    return (has @ has.T).astype(np.float64), has.sum(1, dtype=np.float64)
+
+
+def _number_ngrams(values: _Numbers) -> _Numbers:
+    """Replace values by numbers from 0 on, without gaps. Equal values get equal numbers."""
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
 
 # The last word of a text, which the next token may continue, and the white space before it. In scripts without spaces,
 # a character is complete.
@@ -76,7 +115,7 @@ class TextSearch:
     def _stream_source(self, source: Source, settings: InferenceSettings) -> Generator[str, None, list[Hypothesis]]:
         """Yield the words of a segment's translation. Samples, and searches that cannot stream, come as one part."""
         detokenize, yielded = self.tokenizers.tgt.detokenize, ""
-        if hasattr(self.search, "stream") and not (settings.sample or settings.mbr_samples):
+        if isinstance(self.search, StreamingSearch) and not (settings.sample or settings.mbr_samples):
             steps = self.search.stream(source, settings)
             while True:
                 try:
@@ -100,3 +139,47 @@ class TextSearch:
             return self.search.search(sources, settings)
         sampled = self.search.search(sources, replace(settings, sample=True, n_best=settings.mbr_samples))
         return [choose_least_risk(samples, self.tokenizers.tgt, settings.n_best) for samples in sampled]
+
+
+def choose_least_risk(samples: Sequence[Hypothesis], tokenizer: Tokenizer, n_best: int) -> list[Hypothesis]:
+    """The `n_best` samples of one source with the highest expected chrF2, which becomes their `score`, best first.
+
+    Samples with the same text all count as references, but only one of them is returned.
+    """
+    texts = [tokenizer.detokenize(hypothesis.ids) for hypothesis in samples]
+    first = {text: place for place, text in reversed(list(enumerate(texts)))}
+    counts = np.array([texts.count(text) for text in first], np.float64)
+    utilities = pairwise_chrf(list(first)) @ counts / max(1, len(texts))
+    ranked = sorted(zip(utilities.tolist(), first.values(), strict=True), key=lambda pair: (-pair[0], pair[1]))
+    return [replace(samples[place], score=utility) for utility, place in ranked[:n_best]]
+
+
+def pairwise_chrf(texts: Sequence[str]) -> _Matrix:
+    """chrF2 (N, N), 0 to 100, of text i as translation with text j as reference.
+
+    The k-th occurrence of an n-gram in a text counts as a separate n-gram. The clipped number of common n-grams is then
+    the size of an intersection, and one matrix product counts all pairs.
+    """
+    characters = [np.fromiter(map(ord, "".join(text.split())), np.int64) for text in texts]
+    owners = np.repeat(np.arange(len(texts)), [len(row) for row in characters])
+    symbols = _number_ngrams(np.concatenate(characters)) if texts else np.empty(0, np.int64)
+    size = symbols.max(initial=0) + 1
+    starts, grams = np.arange(len(symbols)), symbols
+    precision, recall, orders = (np.zeros((len(texts), len(texts))) for _ in range(3))
+    for order in range(1, _ORDERS + 1):
+        if order > 1:
+            inside = starts + order <= len(symbols)
+            inside[inside] = owners[starts[inside] + order - 1] == owners[starts[inside]]
+            starts = starts[inside]
+            grams = _number_ngrams(grams[inside] * size + symbols[starts + order - 1])
+        shared, totals = _count_shared(owners[starts], grams, len(texts))
+        both = np.outer(totals > 0, totals > 0)
+        precision += np.divide(shared, totals[:, None], where=both, out=np.zeros_like(shared))
+        recall += np.divide(shared, totals[None, :], where=both, out=np.zeros_like(shared))
+        orders += both
+    orders = np.maximum(orders, 1)
+    precision, recall = precision / orders, recall / orders
+    weighted = _BETA_SQUARED * precision + recall
+    return np.divide(
+        100 * (1 + _BETA_SQUARED) * precision * recall, weighted, where=weighted > 0, out=np.zeros_like(weighted)
+    )

@@ -10,16 +10,15 @@ from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import SETTINGS, Config, DataSettings, InferenceSettings, check_config
 from dragoman.config.fields import RENAMED, SettingValue, did_you_mean
 from dragoman.counting import count_items, counting, start_window
-from dragoman.devices.precision import resolve_inference_precision
+from dragoman.devices.without_torch import resolve_inference_precision
+from dragoman.engines.choice import Engines
+from dragoman.engines.interface import Search
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.alignment import Aligner
-from dragoman.inference.engines import Engines
-from dragoman.inference.options import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, Preserve
-from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps
-from dragoman.inference.preservation.preserver import may_change, translate_preserving
-from dragoman.inference.segments import InputText, Search, as_sentence
+from dragoman.inference.preservation import is_all_caps, may_change, retry_all_caps, translate_preserving
+from dragoman.inference.segments import InputText, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
-from dragoman.records import PairScore, Translation
+from dragoman.records import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, PairScore, Preserve, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.terms import Terms
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -436,6 +435,13 @@ class Translator:
         str
             The reason to translate with PyTorch instead, or "" if machine code translates. Also "" if the translator
             was made from another search.
+
+        Raises
+        ------
+        ConfigError
+            If a setting is unknown or out of range, or if the device does not support the precision.
+        MissingExtraError
+            If PyTorch would translate, but is not installed.
         """
         engines = self._search.search
         return engines.choose(override_settings(self.settings, overrides))[1] if isinstance(engines, Engines) else ""

@@ -11,9 +11,9 @@ from random import Random
 
 from dragoman.bundle import Model
 from dragoman.config import WITHOUT_SAMPLING
+from dragoman.engines.choice import Engines
+from dragoman.engines.interface import Search
 from dragoman.errors import has_torch
-from dragoman.inference.engines import Engines
-from dragoman.inference.segments import Search
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
 
@@ -75,9 +75,9 @@ def verify_translations(model: Model, texts: Sequence[str], beam_sizes: Sequence
 
         ways, noisy = _own_ways(way(Engines([model.weights]))), []
         if has_torch():
-            from dragoman.inference.search.full_passes import FullPasses, as_they_come, of_one_length
-            from dragoman.inference.tensors.engine import StepSearch
-            from dragoman.inference.tensors.fast_model import FastModel
+            from dragoman.engines.search.step_model import FullPasses, as_they_come, of_one_length
+            from dragoman.engines.tensors.engine import StepSearch
+            from dragoman.engines.tensors.fast_model import FastModel
 
             transformer, fast = model.transformer, FastModel(model.transformer)
             reference = way(StepSearch(FullPasses(transformer), of_one_length))

@@ -1,19 +1,16 @@
-"""Machine code for CPUs, shared by training (`training/step/fused.py`) and the compiled search (`inference/compiled`).
+"""Machine code for CPUs, shared by training (`training/step/fused.py`) and the compiled search (`engines/compiled`).
 
 The functions of the search are compiled when the package is built, for several kinds of processors. numba compiles the
 functions of training for the processor at hand when they are first called, and the code is kept on disk.
 
 | file | content |
 |---|---|
-| `processor.py` | the processor's instruction sets, and the kinds of processors that code is compiled for |
+| `processor.py` | the processor's instruction sets and registers, and the kinds of processors code is compiled for |
 | `library.py` | find and load the machine code of the search, and call its functions |
 | `compiling.py` | compile on this machine, with a cache on disk, and build the libraries of the package |
-| `objects.py` | compile functions into an object file |
 | `jit.py` | the decorators `jit_compile`, `jit_without_nan`, and `jit_cached`, which keeps compiled code on disk |
-| `tiles.py` | register sizes of the processor, and the tile shapes that follow from them |
 | `llvm.py` | building blocks for instructions on vectors, written in LLVM's language |
-| `arithmetic.py` | operations on single numbers: bfloat16, exp2, selection |
-| `vectors.py` | operations on vectors of 16 numbers: sums, products, powers, a tile of float32 products |
+| `vectors.py` | operations on single numbers and on vectors of 16: sums, products, powers, a tile of float32 products |
 | `matrix_products.py` | instructions of the search: the tile of its matrix products, attention, prefetching |
 | `training.py` | complete operations of a training step, forward and backward |
 

@@ -1,7 +1,7 @@
 """Compile machine code on this machine, keep it in the user's cache folder, and build the libraries of a package.
 
 numba compiles training's functions when they are called first (`jit.py`). The search's functions are compiled at
-once, by a process of its own (`inference/compiled/build.py`), because that takes a few hundred megabytes.
+once, by a process of its own (`engines/compiled/build.py`), because that takes a few hundred megabytes.
 """
 
 import ctypes
@@ -17,23 +17,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from dragoman.display import say
 from dragoman.errors import ResourceError
 from dragoman.files import user_cache_folder, write_file
 from dragoman.kernels.processor import TARGETS, Target
-from dragoman.messages import say
 
 _PACKAGE = Path(__file__).parents[1]
 CODE_FOLDER = "machine-code"
 """The name of the folder for machine code in the user's cache folder."""
 SEARCH_SOURCES = (
-    *map("kernels/{}".format, "__init__ arithmetic jit llvm matrix_products objects processor tiles vectors".split()),
-    *map("inference/compiled/{}".format, "beams build layers layout targets".split()),
-    "text/tokenization/control_ids",
+    *(f"kernels/{name}" for name in ("__init__", "jit", "llvm", "matrix_products", "processor", "vectors")),
+    *(f"engines/compiled/{name}" for name in ("beams", "build", "layers", "layout", "targets")),
+    "records",
 )
 """Modules that the search's machine code depends on, relative to the package."""
-TRAINING_SOURCES = (*map("kernels/{}".format, "__init__ arithmetic jit llvm training vectors".split()),)
+TRAINING_SOURCES = tuple(f"kernels/{name}" for name in ("__init__", "jit", "llvm", "training", "vectors"))
 """Modules that training's machine code depends on."""
-_COMPILER = "dragoman.inference.compiled.build"
+_COMPILER = "dragoman.engines.compiled.build"
 _NOTE = "compiling for this processor; this takes some seconds, and later runs reuse the code"
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 """The type of the search's functions, which take the address of a table of words."""

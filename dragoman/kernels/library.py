@@ -2,7 +2,7 @@
 
 The code of a precision is looked for in three places:
 
-1. `inference/compiled/libraries`: shared libraries, which are built with the package (`setup.py`).
+1. `engines/compiled/libraries`: shared libraries, which are built with the package (`setup.py`).
 2. The user's cache folder: object files that were compiled on this machine.
 3. Otherwise numba compiles it, in a process of its own, which takes some seconds and a few hundred megabytes.
 
@@ -28,7 +28,7 @@ from dragoman.errors import ResourceError
 from dragoman.kernels.compiling import FUNCTION, can_compile, compile_search, file_stem, load_object
 from dragoman.kernels.processor import Target, find_target
 
-LIBRARIES = Path(__file__).parents[1] / "inference" / "compiled" / "libraries"
+LIBRARIES = Path(__file__).parents[1] / "engines" / "compiled" / "libraries"
 """The folder of the shared libraries."""
 Record = TypeVar("Record", bound=tuple[Any, ...])
 Address = Callable[[str], Callable[[int], int]]

@@ -4,7 +4,7 @@ numba cannot express vector instructions in Python. Functions decorated with `in
 themselves: they read vectors, compute with them and write them. A vector is one register with AVX-512, and LLVM
 splits it into two with AVX2. Numbers in memory are float32, or bfloat16 stored as uint16. Registers hold float32.
 
-`vectors.py`, `arithmetic.py` and `matrix_products.py` define instructions with these blocks.
+`vectors.py` and `matrix_products.py` define instructions with these blocks.
 """
 
 from collections.abc import Callable, Iterable, Sequence

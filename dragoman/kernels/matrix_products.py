@@ -14,9 +14,9 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dragoman.kernels import llvm, tiles
+from dragoman.kernels import llvm, processor
 from dragoman.kernels.llvm import FLOAT, INT, LONG, SHORT, instruction, splat
-from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE, PRODUCT_COLUMNS, PRODUCT_ROWS, REGISTER_LANES, VECTORS
+from dragoman.kernels.processor import HEAD_WIDTH_MULTIPLE, PRODUCT_COLUMNS, PRODUCT_ROWS, REGISTER_LANES, VECTORS
 
 _BYTE = ir.IntType(8)
 _LARGEST_HALF = 65504.0
@@ -50,7 +50,7 @@ def multiply(
         (R, depth) from `row` on, with one of `scales` (R,) for each row.
     panels
         (panels, depth * PRODUCT_COLUMNS). A panel has, for each step of depth, 32 bits of each of its columns: one
-        float32, two int16 or four int8. `inference/compiled/weights.py` packs it.
+        float32, two int16 or four int8. `engines/compiled/weights.py` packs it.
     correction, scale, bias
         One number for each column.
     out
@@ -130,7 +130,9 @@ def add_split_bytes(builder: Any, total: Any, one: Any, other: Any) -> Any:
 
 def _add_short_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
     shorts = ir.VectorType(SHORT, 2 * REGISTER_LANES)
-    name = "llvm.x86.avx512.pmaddw.d.512" if REGISTER_LANES == tiles.WIDE_REGISTER_LANES else "llvm.x86.avx2.pmadd.wd"
+    name = (
+        "llvm.x86.avx512.pmaddw.d.512" if REGISTER_LANES == processor.WIDE_REGISTER_LANES else "llvm.x86.avx2.pmadd.wd"
+    )
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(total.type, [shorts] * 2), name)
     return builder.add(total, builder.call(function, [builder.bitcast(factor, shorts) for factor in (one, other)]))
 
@@ -148,8 +150,8 @@ def _add_float_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
 
 
 ADD_PRODUCTS = {
-    8: _add_byte_products if tiles.HAS_BYTE_PRODUCTS else add_split_bytes,
-    16: _add_short_products if tiles.HAS_SHORT_PRODUCTS else add_widened_shorts,
+    8: _add_byte_products if processor.HAS_BYTE_PRODUCTS else add_split_bytes,
+    16: _add_short_products if processor.HAS_SHORT_PRODUCTS else add_widened_shorts,
     32: _add_float_products,
 }
 """Code for this processor, by bits of a weight: builder, sums, 32 bits of a row in each lane and of each column."""

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH, vectors
-from dragoman.kernels.arithmetic import array_at, at_least, load_number, maximum, norm_statistics, select, store_number
 from dragoman.kernels.jit import jit_cached, jit_compile
+from dragoman.kernels.vectors import array_at, at_least, load_number, maximum, norm_statistics, select, store_number
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _BYTE, _SHORT, _LONG = np.uint8(0), np.int16(0), np.int64(0)

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention and multi-head attention (Vaswani et al. 2017, section 3.2).
+"""Scaled dot-product attention, multi-head attention and masks (Vaswani et al. 2017, section 3.2).
 
 Shapes: B sentences, H heads, T queries, S keys, D = d_model, K = D / H (the paper's d_k and d_v).
 
@@ -10,11 +10,11 @@ Vaswani et al. (2017), "Attention Is All You Need", https://arxiv.org/abs/1706.0
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.devices.checks import check_attention_inputs, check_heads, check_mask
+from dragoman.devices.checks import check_attention_inputs, check_heads, check_lengths, check_mask, check_sizes
 from dragoman.errors import DataError
 
 Mask = Tensor
@@ -170,3 +170,17 @@ class MultiHeadAttention(nn.Module):
     def _split_heads(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         rows, length, width = hidden.shape
         return hidden.view(rows, length, self.num_heads, width // self.num_heads).transpose(1, 2)
+
+
+def padding_mask(lengths: Int64[Tensor, " B"], size: int) -> Bool[Tensor, "B 1 1 {size}"]:
+    """True at the first `lengths[b]` of `size` keys. The result broadcasts over heads and queries."""
+    check_lengths("lengths", lengths)
+    check_sizes(0, size=size)
+    positions = torch.arange(size, device=lengths.device)
+    return (positions < lengths[:, None])[:, None, None, :]
+
+
+def causal_mask(size: int, device: torch.device | str | None = None) -> Bool[Tensor, "{size} {size}"]:
+    """True where the key's position (column) is not after the query's position (row)."""
+    check_sizes(0, size=size)
+    return torch.ones(size, size, dtype=torch.bool, device=device).tril()

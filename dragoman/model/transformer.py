@@ -1,7 +1,7 @@
 """The Transformer: encoder stack, decoder stack and output projection (Vaswani et al. 2017, section 3.1, figure 1).
 
 This package is the definition of the model, for reading. The engines that make it fast (`training/step/accelerated.py`,
-`inference/tensors`, `inference/compiled`) are tested against it in `tests/contract/test_one_transformer.py`.
+`engines/tensors`, `engines/compiled`) are tested against it in `tests/contract/test_one_transformer.py`.
 
 Shapes: B sentences, S source positions, T target positions, D = d_model, H heads, V target vocabulary.
 """
@@ -21,10 +21,9 @@ from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
 from dragoman.devices.checks import check_lengths, check_memory, check_sizes
 from dragoman.devices.device import build_without_values
-from dragoman.model.attention import Cache, Mask
+from dragoman.model.attention import Cache, Mask, causal_mask, padding_mask
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer
-from dragoman.model.masks import causal_mask, padding_mask
 from dragoman.model.shapes import ParameterRow, ParameterTable
 from dragoman.model.trace import Trace, TracedBatch, trace_modules
 

@@ -9,9 +9,9 @@ way:
    `http/endpoint.py`: refuses short requests early if the queue is full, reads the body (`http/bodies.py`) and checks
    the key (`http/keys.py`).
 3. `apis/`: one handler per path, chosen in `app.py`, makes a `TranslationRequest` of the fields.
-4. `service.py`: splits each text into parts (`documents.py`), detects its language if needed (`detection.py`), and
-   finds the models (`models.py`).
-5. `batcher.py`: puts the parts in batches with those of other requests, or refuses them (`throughput.py`).
+4. `service.py`: splits each text into parts (`documents.py`), detects its language if needed, and finds the models
+   (`models.py`).
+5. `batcher.py`: puts the parts in batches with those of other requests, or refuses them.
 6. `apis/` again: renders the answers as JSON. `Refused` errors become JSON with their status in `http/endpoint.py`.
 
 Files (`files.py`) use the same batcher, in the background and without a deadline.

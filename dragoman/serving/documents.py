@@ -14,9 +14,8 @@ from itertools import repeat
 from typing import Literal, NamedTuple
 
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import MarkupRules, read_markup
+from dragoman.text.documents.markup import MarkupRules, read_markup, tags_of
 from dragoman.text.documents.subtitles import read_subtitles
-from dragoman.text.documents.tags import tags_of
 from dragoman.text.tokenization import sentence_splitting as splitting
 
 TextKind = Literal["text", "html", "xml", "xml-lines", "subtitles"]

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 from dragoman.errors import DataError
 from dragoman.files import TemporaryFolder
 from dragoman.serving.documents import MARKERS, Document, TextFormat
-from dragoman.serving.http.refusals import LOG, Refused, internal_error
+from dragoman.serving.limits import LOG, Refused, internal_error
 from dragoman.serving.service import AUTO, Service, TranslationRequest
 from dragoman.text.documents.markup import update_declarations
 

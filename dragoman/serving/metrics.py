@@ -1,8 +1,8 @@
 """Prometheus metrics of the service. They never contain a text, an address or a key, only the names of keys.
 
 ``GET /metrics`` exposes them. `Middleware` counts requests and answers, the batcher reports batches and waiting times,
-and `Service` adds its models. Each server has its own registry, so that tests can make
-several in one process. Counters get the suffix ``_total`` in the output, as Prometheus' client library does.
+and `Service` adds its models. Each server has its own registry, so that tests can make several in one process.
+Counters get the suffix ``_total`` in the output, as Prometheus' client library does.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The served models, and the paths through them from one language to another.
+"""The served models, the paths through them from one language to another, and the detection of a text's language.
 
 `cli/serve.py` loads each MODEL argument with `load_served_model`, adds terms, and makes a `Models` of them. `Service`
 and the APIs find languages and paths in it. It does not change while the server runs.
@@ -7,6 +7,7 @@ Language codes have three spellings: the client's, the canonical one (`canonical
 which answers use. `Models.find` maps the first to the last.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +15,14 @@ from typing import Any, NamedTuple
 
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, read_config
-from dragoman.devices.precision import resolve_inference_precision
+from dragoman.devices.without_torch import resolve_inference_precision
+from dragoman.engines.choice import check_engine
 from dragoman.errors import ConfigError
-from dragoman.inference.engines import check_engine
-from dragoman.inference.options import NO_DETAILS, Details, Preserve
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.languages import LANGUAGE_NAMES, name_with_code, normalize_code
-from dragoman.records import Translation
-from dragoman.serving.http.refusals import Refused
+from dragoman.records import NO_DETAILS, Details, Preserve, Translation
+from dragoman.serving.limits import Refused
+from dragoman.text.doctor.languages import SURE_NATS, are_similar, detector_code, language_scores
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.terms import Terms
@@ -250,3 +251,46 @@ def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[Serve
             raise ConfigError(f"`--terms` must be PAIR=FILE, once per pair, with a pair of {served}, but is {one}.")
         found[pair] = Terms.load(path)
     return [replace(model, terms=found.get(model.pair)) for model in models]
+
+
+# Letters needed for full confidence. Shorter texts get a lower confidence.
+_SURE_CHARS = 20
+# The code of ISO 639 for text that is not in a language, such as a row of numbers.
+_NO_LANGUAGE = "zxx"
+
+
+class Detection(NamedTuple):
+    """A language code with a confidence from 0 to 100, as in LibreTranslate's API."""
+
+    language: str
+    confidence: float
+
+
+def detect_language(text: str, codes: Sequence[str]) -> list[Detection]:
+    """Detections of the languages `codes`, the likeliest first.
+
+    If the text is clearly in another language, that language comes first. Confidence is 0 for a text without letters,
+    and for languages that the library does not support. The first call loads the library's model: half a second and
+    80 MB. Raises ResourceError if ``TMPDIR`` has no space for it.
+    """
+    labels = {code: detector_code(code) for code in codes}
+    letters = sum(map(str.isalpha, text))
+    scores = language_scores(text) if letters else {}
+    told = [label for label in labels.values() if label in scores]
+    if not told:
+        return [Detection(code, 0.0) for code in codes]
+    highest = max(scores.values())
+    # Softened for long texts, whose words are not independent.
+    scale = math.sqrt(len(text.encode("utf-8", "surrogatepass")))
+    weights = {label: math.exp((score - highest) / scale) for label, score in scores.items()}
+    others = [label for label in scores if not any(are_similar(label, each) for each in labels.values())]
+    other = max(others, key=scores.__getitem__, default="")
+    served = {code: weights.get(label, 0.0) for code, label in labels.items()}
+    total = sum(served.values()) + weights.get(other, 0.0)
+    sure = 100.0 * min(1.0, letters / _SURE_CHARS) ** 0.5
+    found = [Detection(code, round(sure * weight / total, 1)) for code, weight in served.items()]
+    found.sort(key=lambda one: -one.confidence)
+    is_other = other not in ("", _NO_LANGUAGE) and letters >= _SURE_CHARS
+    if is_other and scores[other] - max(scores[label] for label in told) > SURE_NATS:
+        found.insert(0, Detection(other, round(sure * weights[other] / total, 1)))
+    return found

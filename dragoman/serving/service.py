@@ -14,23 +14,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, groupby, islice
+from itertools import islice
 from typing import Literal, NamedTuple, TypeVar
 
-from dragoman.devices.threads import compute_on_one_thread
+from dragoman.devices.without_torch import compute_on_one_thread, num_search_threads
 from dragoman.errors import ResourceError
-from dragoman.inference.options import NO_DETAILS, Details
-from dragoman.inference.workers import num_search_threads
-from dragoman.records import Candidate, Translation
-from dragoman.serving.batcher import Batcher
-from dragoman.serving.detection import Detection, detect_language
+from dragoman.records import NO_DETAILS, Candidate, Details, Translation
+from dragoman.serving.batcher import Batcher, cost_of
 from dragoman.serving.documents import PLAIN_TEXT, Document, TextFormat
 from dragoman.serving.http.bodies import BodyMemory
-from dragoman.serving.http.refusals import LOG, RefusalThrottle, Refused, shutting_down
+from dragoman.serving.limits import LOG, RefusalThrottle, Refused, ServeSettings, shutting_down
 from dragoman.serving.metrics import Metrics
-from dragoman.serving.models import BatchKey, Models, ServedModel
-from dragoman.serving.settings import ServeSettings
-from dragoman.serving.throughput import cost_of
+from dragoman.serving.models import BatchKey, Detection, Models, ServedModel, detect_language
 from dragoman.text.doctor.languages import known_languages
 from dragoman.text.documents.markers import MarkedText
 
@@ -255,7 +250,7 @@ class Service:
         self, path: Sequence[ServedModel], parsed: list[_ParsedText], request: TranslationRequest, until: float
     ) -> list[Answer]:
         """Translate texts of one language through the models of a path, each with the previous model's output."""
-        answers = [_answer(one, iter(()), 0) for one in parsed]
+        answers = [_answer(one, [], 0) for one in parsed]
         for step, model in enumerate(path, start=1):
             if step > 1:
                 texts = [one.text for one in answers]
@@ -269,7 +264,9 @@ class Service:
             left = max(0.0, until - asyncio.get_running_loop().time())
             parts = [part for one in parsed for part in one.document.texts]
             found = iter(await self.batcher.translate(wanted.batch_key(model), parts, left))
-            answers = [_answer(one, found, wanted.num_alternatives) for one in parsed]
+            answers = [
+                _answer(one, list(islice(found, len(one.document.texts))), wanted.num_alternatives) for one in parsed
+            ]
         return answers
 
     async def detect(self, text: str, among: Sequence[str] = ()) -> list[Detection]:
@@ -339,14 +336,20 @@ def _warm_up(model: ServedModel) -> float:
 
 def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
     """The texts in groups of about `_CHARS_A_TURN` characters."""
-    ends = accumulate(map(len, texts))
-    for _, turn in groupby(zip(ends, texts, strict=True), lambda one: one[0] // _CHARS_A_TURN):
-        yield [text for _, text in turn]
+    turn: list[str] = []
+    size = 0
+    for text in texts:
+        turn.append(text)
+        size += len(text)
+        if size >= _CHARS_A_TURN:
+            yield turn
+            turn, size = [], 0
+    if turn:
+        yield turn
 
 
-def _answer(parsed: _ParsedText, found: Iterator[Translation], num_alternatives: int) -> Answer:
-    """The answer of the next translations. Candidate k of a text joins candidate k of each part, or its last one."""
-    parts = list(islice(found, len(parsed.document.texts)))
+def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int) -> Answer:
+    """The answer of translated parts. Candidate k of a text joins candidate k of each part, or its last one."""
     if not parts:
         return Answer(parsed.text, [], parsed.source, parsed.detection, [], [[]])
     chosen: dict[str, list[Candidate]] = {}

@@ -26,10 +26,9 @@ from dragoman.data.batch import Batch
 from dragoman.devices.device import resolve_precision, sum_type
 from dragoman.errors import ConfigError, ResourceError
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import UNK_ID
-from dragoman.training.run.signals import Interrupted
-from dragoman.training.step.accelerated import accelerate
-from dragoman.training.step.dropout import Randomness
+from dragoman.records import UNK_ID
+from dragoman.signals import Interrupted
+from dragoman.training.step.accelerated import Randomness, accelerate
 from dragoman.training.step.gradients import losses
 
 _TIMEOUT = timedelta(minutes=60)

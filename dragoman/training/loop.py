@@ -13,16 +13,15 @@ from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Position, StepBatches, StepPlan
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
+from dragoman.signals import Interrupted, StopRequest
 from dragoman.training.distributed import ShardedModel, whole
-from dragoman.training.fitting import fit_settings
+from dragoman.training.limits import TrainingPace, fit_settings, limit_notes, pace_note
 from dragoman.training.run.checkpoint import best_steps, card_of, save_checkpoint
-from dragoman.training.run.limits import TrainingPace, limit_notes, pace_note
 from dragoman.training.run.log import perplexity
 from dragoman.training.run.run_folder import ValidationRecord
-from dragoman.training.run.signals import Interrupted, StopRequest
 from dragoman.training.run.watchdog import ValidationLosses, Verdict
-from dragoman.training.session import TrainingSession
-from dragoman.training.step.dropout import cpu_seeds, torch_seed
+from dragoman.training.session import TrainingSession, guessing_loss
+from dragoman.training.step.accelerated import cpu_seeds, torch_seed
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.memory import (
     free_bytes,
@@ -34,7 +33,6 @@ from dragoman.training.step.memory import (
     plan_memory,
 )
 from dragoman.training.step.optimizer import learning_rate, optimizer_tensors
-from dragoman.training.validation import guessing_loss
 
 _MEASURED_STEPS = 4
 _PACE_STEPS = 64  # steps in the median pace
@@ -50,7 +48,7 @@ class Loop:
 
     def __init__(self, session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:
         self.session, self.optimizer = session, optimizer
-        self.model, self.settings, self.state = session.model, session.settings, session.state
+        self.model, self.settings, self.state = session.transformer, session.settings, session.state
         self.processes = session.processes
         self.gradients: Gradients | ShardedModel = session.sharded or Gradients(self.model, self.settings)
         window = (self.state.window_loss, self.state.window_nll)
@@ -98,8 +96,15 @@ class Loop:
     def stream(self, micro_batch_tokens: int) -> BatchStream:
         """The steps that follow the current position of the run."""
         settings, processes, device = self.settings, self.processes, self.model.device
-        sizes = settings.batch_tokens, micro_batch_tokens, settings.seed, padding_slack(device)
-        plan = StepPlan(*sizes, processes.rank, processes.count, pin_memory=device.type == "cuda")
+        plan = StepPlan(
+            batch_tokens=settings.batch_tokens,
+            micro_batch_tokens=micro_batch_tokens,
+            seed=settings.seed,
+            padding_slack=padding_slack(device),
+            rank=processes.rank,
+            world_size=processes.count,
+            pin_memory=device.type == "cuda",
+        )
         position = Position(self.state.epoch, self.state.step_in_epoch)
         return BatchStream(self.session.train, plan, position, self.session.encode)
 
@@ -151,7 +156,7 @@ class Loop:
         self.has_told_pace = True
         step_seconds = median(self.state.step_seconds[-taken:])
         pace = TrainingPace(self.state.step, self.state.seconds, step_seconds, step.steps_in_epoch)
-        validate = self.session.trained.config.validate
+        validate = self.session.model.config.validate
         notes = limit_notes(self.settings, validate, pace, bool(self.state.validations))
         for note in (pace_note(self.settings, pace), *notes):
             if note:
@@ -259,7 +264,7 @@ class Loop:
         self.tell_pace(step)
         if self.state.step % self.settings.log_every_steps == 0:
             self.report(step)
-        schedule, every = self.session.trained.config.validate, self.settings.checkpoint_every_steps
+        schedule, every = self.session.model.config.validate, self.settings.checkpoint_every_steps
         by_epoch = schedule.every_epochs and step.ends_epoch and self.state.epoch % schedule.every_epochs == 0
         by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
         if by_epoch or by_step:
@@ -335,8 +340,8 @@ class Loop:
         model, moments = session.gather_model(), optimizer_tensors(self.model, self.optimizer)
         if not self.processes.is_first:
             return
-        trained = replace(session.trained, weights=Weights.of(model), card=card_of(state, session.trained.card))
-        save_checkpoint(session.run, trained, moments, state)
+        saved = replace(session.model, weights=Weights.of(model), card=card_of(state, session.model.card))
+        save_checkpoint(session.run, saved, moments, state)
         validated = [record.step for record in state.validations]
         wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
         wanted.update(best_steps(state.validations, self.settings.average_best))

@@ -1,23 +1,93 @@
-"""The record that the parts of a training run share: model, data, state of the run, and how to validate.
+"""The record that the parts of a training run share: model, data and state of the run. Also the validation losses.
 
 `workflows.training` builds it, `trainer.fit` trains it, and `loop.Loop` takes its steps.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
 from dragoman.bundle import Model
 from dragoman.config import Config, TrainSettings
-from dragoman.data.pairs import Pairs
-from dragoman.data.stream import Encode
+from dragoman.data.batch import Batch
+from dragoman.data.batching import micro_batches, smallest_micro_batch
+from dragoman.data.store import Pairs
+from dragoman.data.stream import Encode, load_batch
 from dragoman.model.transformer import Transformer
+from dragoman.records import EOS_ID
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, ShardedModel
 from dragoman.training.run.log import RunLog, perplexity
 from dragoman.training.run.run_folder import RunFolder, TrainState
+from dragoman.training.step.gradients import losses
 from dragoman.training.step.memory import MemoryPlan, memory_errors
-from dragoman.training.validation import dev_losses
+
+_TOKENS_AT_ONCE = 4096
+_PAIRS_SHUFFLED = 500
+_LEAST_SHUFFLED = 10
+_PAIRS_GUESSED = 2000
+
+
+@torch.no_grad()
+def dev_losses(model: Transformer, dev: Pairs, max_tokens: int) -> dict[str, float]:
+    """The losses of all pairs of `dev`, and of some of them with the sources of pairs of similar length.
+
+    They are mean negative log-probabilities per token, in nats. `loss` is that of all pairs. `other_source_loss` is
+    that of a few hundred targets with the sources of other sentences, and `own_source_loss` that of the same targets
+    with their own sources. Both are missing if there are too few pairs to compare. Pairs that are not `fitting` are
+    left out. At least one must be fitting. A model whose loss hardly rises with wrong sources ignores its input, about
+    which the watchdog warns.
+    """
+    sums, own, shuffled, tokens, probed, pairs = 0.0, 0.0, 0.0, 0, 0, 0
+    limit = max(_TOKENS_AT_ONCE, smallest_micro_batch(dev))
+    for indices in micro_batches(dev.src_counts, dev.tgt_counts, limit):
+        indices = indices[fitting(model, dev, indices, max_tokens)]
+        if not len(indices):
+            continue
+        batch = load_batch(dev, indices).to(model.device)
+        _, nll = losses(model, batch)
+        sums, tokens = sums + nll.item(), tokens + batch.num_tgt_tokens
+        if len(indices) > 1 and pairs < _PAIRS_SHUFFLED:
+            _, other = losses(model, _with_other_sources(batch))
+            own, shuffled = own + nll.item(), shuffled + other.item()
+            probed, pairs = probed + batch.num_tgt_tokens, pairs + len(indices)
+    compared = (
+        {} if pairs < _LEAST_SHUFFLED else {"own_source_loss": own / probed, "other_source_loss": shuffled / probed}
+    )
+    return {"loss": sums / tokens, **compared}
+
+
+def fitting(
+    model: Transformer, pairs: Pairs, indices: npt.NDArray[np.integer], max_tokens: int
+) -> npt.NDArray[np.bool_]:
+    """A mask of the pairs with at most `max_tokens` per side, as in training, for which the model has positions.
+
+    Without this limit, one line that is a whole book would take longer than all other pairs together.
+    """
+    longest = np.maximum(pairs.src_counts[indices], pairs.tgt_counts[indices])
+    fits: npt.NDArray[np.bool_] = longest <= model.settings.longest_text(max_tokens)
+    return fits
+
+
+def _with_other_sources(batch: Batch) -> Batch:
+    half = max(1, len(batch.src_lengths) // 2)
+    return Batch(batch.src_ids.roll(half, 0), batch.src_lengths.roll(half, 0), batch.tgt_ids, batch.tgt_lengths)
+
+
+def guessing_loss(pairs: Pairs) -> float:
+    """The loss in nats of a model that knows only token frequencies: the entropy of the target tokens.
+
+    Computed from a sample of some thousand pairs, evenly spread.
+    """
+    looked_at = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS_GUESSED)).astype(int)
+    rows = [np.append(pairs.tgt_ids(int(index)), EOS_ID) for index in looked_at]
+    counts = np.bincount(np.concatenate(rows).astype(np.int64))
+    shares = counts[counts > 0] / counts.sum()
+    return -math.fsum((shares * np.log(shares)).tolist())
+
 
 Validate = Callable[[Transformer], Mapping[str, float]]
 """Translates the validation set and returns the metrics by name ("bleu", "chrf"), higher is better."""
@@ -34,7 +104,7 @@ class TrainingSession:
     ----------
     run : RunFolder
         Where checkpoints are written, and where training continues from.
-    trained : Model
+    model : Model
         The model in training, with its tokenizers, settings and card.
     train, dev : Pairs
         Encoded sentence pairs to train on and to validate with.
@@ -59,7 +129,7 @@ class TrainingSession:
     """
 
     run: RunFolder
-    trained: Model
+    model: Model
     train: Pairs
     dev: Pairs
     validate: Validate
@@ -73,24 +143,24 @@ class TrainingSession:
     memory_plan: MemoryPlan | None = None
 
     @property
-    def model(self) -> Transformer:
-        """The model in training."""
-        return self.trained.transformer
+    def transformer(self) -> Transformer:
+        """The Transformer of the model."""
+        return self.model.transformer
 
     @property
     def settings(self) -> TrainSettings:
         """The [train] table."""
-        return self.trained.config.train
+        return self.model.config.train
 
     @property
     def steps_in_epoch(self) -> int:
         """The approximate number of steps in an epoch."""
-        tokens = int(np.sum(self.train.tgt_lengths)) + len(self.train)
+        tokens = int(np.sum(self.train.tgt_counts)) + len(self.train)
         return max(1, tokens // self.settings.batch_tokens)
 
     def gather_model(self) -> Transformer:
         """The whole model. If it is spread over the processes, all must call this, and the first gets a copy."""
-        return self.model if self.sharded is None else self.sharded.gather_model()
+        return self.transformer if self.sharded is None else self.sharded.gather_model()
 
     def measure(self, model: Transformer) -> dict[str, float]:
         """The scores of a model on dev: losses, perplexity, and the metrics of `validate`.
@@ -100,13 +170,13 @@ class TrainingSession:
         model.eval()
         try:
             with memory_errors("validating", "Lower `inference.batch_tokens`; it does not change the result."):
-                losses = dev_losses(model, self.dev, self.trained.config.data.max_tokens)
-                loss = losses["loss"]
-                return {"loss": loss, "perplexity": perplexity(loss), **losses, **self.validate(model)}
+                found = dev_losses(model, self.dev, self.model.config.data.max_tokens)
+                loss = found["loss"]
+                return {"loss": loss, "perplexity": perplexity(loss), **found, **self.validate(model)}
         finally:
             model.train()
 
     def score_of(self, scores: Mapping[str, float]) -> float:
         """The value of `validate.metric`, higher is better. The loss counts negative."""
-        metric = self.trained.config.validate.metric
+        metric = self.model.config.validate.metric
         return -scores["loss"] if metric == "loss" else scores[metric]

@@ -6,14 +6,13 @@ from dataclasses import replace
 import torch
 
 from dragoman.bundle import Weights
-from dragoman.devices.threads import keep_freed_memory
+from dragoman.devices.without_torch import keep_freed_memory
 from dragoman.files import remove_folder
+from dragoman.signals import catch_signals
 from dragoman.training.distributed import ShardedModel
-from dragoman.training.fitting import refit_settings
+from dragoman.training.limits import check_disk, kept_bytes, refit_settings, validations_until
 from dragoman.training.loop import Diverged, Loop
 from dragoman.training.run.checkpoint import card_of, means_of, restore_latest, set_weights
-from dragoman.training.run.limits import check_disk, kept_bytes, validations_until
-from dragoman.training.run.signals import catch_signals
 from dragoman.training.session import TrainingSession
 from dragoman.training.step.memory import memory_errors
 from dragoman.training.step.optimizer import build_optimizer, optimizer_bytes
@@ -48,8 +47,8 @@ def fit(session: TrainingSession) -> str:
     """
     session.processes.call_on_first(session.run.tidy)
     if session.settings.sharding == "full" and session.processes.count > 1:
-        session.sharded = ShardedModel(session.model, session.settings, session.processes)
-    optimizer = build_optimizer(session.model, session.settings)
+        session.sharded = ShardedModel(session.transformer, session.settings, session.processes)
+    optimizer = build_optimizer(session.transformer, session.settings)
     restore_session(session, optimizer)
     session.processes.call_on_first(lambda: _check_disk(session, optimizer))
     if session.state.step:
@@ -63,7 +62,7 @@ def fit(session: TrainingSession) -> str:
             try:
                 reason = Loop(session, optimizer).run(request)
                 weights = Weights.of(session.gather_model())
-                session.trained, session.sharded = replace(session.trained, weights=weights), None
+                session.model, session.sharded = replace(session.model, weights=weights), None
                 return reason
             except Diverged:
                 _go_back(session, optimizer)
@@ -71,7 +70,7 @@ def fit(session: TrainingSession) -> str:
 
 def restore_session(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:
     """Restore the newest intact checkpoint, and log why newer ones were skipped."""
-    session.state, notes = restore_latest(session.run, session.model, optimizer)
+    session.state, notes = restore_latest(session.run, session.transformer, optimizer)
     for note in notes:
         session.log.say(note)
     if session.state.step:
@@ -80,12 +79,12 @@ def restore_session(session: TrainingSession, optimizer: torch.optim.Optimizer) 
 
 def _check_disk(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:
     """Raise ResourceError if the run will keep more than its models take now plus the free disk space."""
-    parameters = sum(parameter.numel() for parameter in session.model.parameters())
+    parameters = sum(parameter.numel() for parameter in session.transformer.parameters())
     checkpoint = 4 * parameters + optimizer_bytes(optimizer) + _SMALL_FILES_BYTES
     settings, steps_in_epoch = session.settings, session.steps_in_epoch
     limits = [steps for steps in (settings.max_steps, settings.max_epochs * steps_in_epoch) if steps]
     left = max(0, min(limits, default=math.inf) - session.state.step)
-    validations = validations_until(session.trained.config, left, steps_in_epoch)
+    validations = validations_until(session.model.config, left, steps_in_epoch)
     needed = kept_bytes(settings, validations, checkpoint, parameters)
     check_disk(settings, session.run.path, needed, session.run.model_bytes())
 
@@ -123,10 +122,10 @@ def choose_mean(session: TrainingSession) -> tuple[int, ...]:
     if best is None or not means:
         remove_folder(session.run.averaged)
         return ()
-    score, metric = best.score, session.trained.config.validate.metric
+    score, metric = best.score, session.model.config.validate.metric
     for mean in means:
-        set_weights(session.model, mean.weights(session.run, session.model))
-        found = session.score_of(session.measure(session.model))
+        set_weights(session.transformer, mean.weights(session.run, session.transformer))
+        found = session.score_of(session.measure(session.transformer))
         better = "the best single checkpoint" if chosen is None else "the other mean"
         verdict = "kept" if found >= score else f"not kept: {better} scores higher"
         session.log.say(f"{mean.name}: {metric} {abs(found):.2f}, best single {abs(best.score):.2f}; {verdict}.")
@@ -136,8 +135,8 @@ def choose_mean(session: TrainingSession) -> tuple[int, ...]:
         remove_folder(session.run.averaged)
         return ()
     if chosen is not means[-1]:
-        set_weights(session.model, chosen.weights(session.run, session.model))
-    card = card_of(session.state, session.trained.card)
+        set_weights(session.transformer, chosen.weights(session.run, session.transformer))
+    card = card_of(session.state, session.model.card)
     card = replace(card, averaged_steps=chosen.steps, ema_decay=chosen.ema_decay)
-    replace(session.trained, card=card).save(session.run.averaged)
+    replace(session.model, card=card).save(session.run.averaged)
     return chosen.steps

@@ -21,10 +21,10 @@ from dragoman.config import Config
 from dragoman.config.loading import flag_of
 from dragoman.errors import CheckpointError
 from dragoman.files import MANIFEST
-from dragoman.training.fitting import fitting_values
+from dragoman.signals import StopRequest, clean_up_when_terminated, hold_back_signals
+from dragoman.training.limits import fitting_values
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.run_folder import RunFolder
-from dragoman.training.run.signals import StopRequest, clean_up_when_terminated, hold_back_signals
 
 _CLOCKS = {"seconds", "step_seconds", "window_seconds", "tokens_per_second"}
 _POLL_SECONDS = 0.005

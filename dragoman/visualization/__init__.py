@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dragoman.visualization.diagrams.model_diagrams import plot_layer, plot_stacks, plot_transformer
     from dragoman.visualization.figures.attention_figures import plot_heads, plot_masks, plot_untrained_and_trained
     from dragoman.visualization.figures.figure import save_figure
-    from dragoman.visualization.figures.lengths import plot_lengths
     from dragoman.visualization.figures.model_figures import (
         parameter_shares,
         plot_encoding_curves,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     )
     from dragoman.visualization.figures.training_figures import (
         plot_initializations,
+        plot_lengths,
         plot_schedule,
         plot_schedules,
         plot_smoothed_targets,
@@ -39,14 +39,22 @@ _MODULES = {
     "diagrams.decoding_diagrams": ("plot_next_token", "plot_beam_tree"),
     "figures.attention_figures": ("plot_heads", "plot_untrained_and_trained", "plot_masks"),
     "figures.model_figures": (
-        *("plot_encodings", "plot_encoding_curves", "plot_parameter_shares", "parameter_shares", "plot_summary"),
+        "plot_encodings",
+        "plot_encoding_curves",
+        "plot_parameter_shares",
+        "parameter_shares",
+        "plot_summary",
     ),
     "figures.training_figures": (
-        *("plot_schedules", "plot_schedule", "plot_smoothed_targets", "target_distributions"),
-        *("plot_training_curves", "plot_initializations"),
+        "plot_schedules",
+        "plot_schedule",
+        "plot_smoothed_targets",
+        "target_distributions",
+        "plot_training_curves",
+        "plot_initializations",
+        "plot_lengths",
     ),
     "report.run_figures": ("plot_run",),
-    "figures.lengths": ("plot_lengths",),
     "figures.figure": ("save_figure",),
 }
 _PLACES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

@@ -119,12 +119,20 @@ def translate_on_cluster(job: ClusterJob, progress: Progress = QUIET) -> None:
     if done := parts.begin(job.facts()):
         progress.note(f"{done} chunks are already translated; translating the others")
     lines = read_lines(job.source, encoding=job.encoding, report_invalid=job.report_invalid)
-    missing = (chunk for chunk in split_into_chunks(lines, job.chunk_lines) if not parts.has(chunk.number))
-    for chunk, translations in _translate_chunks(missing, job):
+    count = 0
+
+    def missing() -> Iterator[Chunk]:
+        nonlocal count
+        for chunk in split_into_chunks(lines, job.chunk_lines):
+            count += 1
+            if not parts.has(chunk.number):
+                yield chunk
+
+    for chunk, translations in _translate_chunks(missing(), job):
         for line, translation in enumerate(translations, start=chunk.first_line + 1):
             job.report(line, translation)
         parts.write(chunk.number, "".join(f"{job.write(translation)}\n" for translation in translations).encode())
-    parts.join()
+    parts.join(count)
 
 
 class Worker:
@@ -286,11 +294,11 @@ class OutputParts:
         """Write a part, whole or not at all."""
         write_file(self._part(number), content)
 
-    def join(self) -> None:
-        """Write the output from its parts, then remove the folder."""
+    def join(self, count: int) -> None:
+        """Write the output from its `count` parts, then remove the folder."""
         with stream_to_file(self.output) as stream:
-            for path in sorted(self.folder.glob("part_*")):
-                with path.open("rb") as part:
+            for number in range(count):
+                with self._part(number).open("rb") as part:
                     shutil.copyfileobj(part, stream)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -21,8 +21,8 @@ from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for, without_columns, writing_differences
 from dragoman.text.corpus import opening, splitting
 from dragoman.text.corpus.layout import PLAIN, Layout
+from dragoman.text.corpus.splitting import Overlap
 from dragoman.text.doctor.languages import check_same_language, check_side
-from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.documents.terms import Terms
 from dragoman.text.lines import prefetch_first

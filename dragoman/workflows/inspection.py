@@ -142,8 +142,8 @@ def _configuration(
         base = replace(base, tie="decoder")  # as in every recipe
     config = given.over(Config(model=base)).config
     is_shared = config.model.tie == "all"
-    default = (sizes[0] or sizes[1] if is_shared else 0) or config.tokenizer.vocab_size
-    src_size, tgt_size = (size or default for size in sizes)
+    one_size = (sizes[0] or sizes[1]) if is_shared else 0
+    src_size, tgt_size = (size or one_size or config.tokenizer.vocab_size for size in sizes)
     if is_shared and src_size != tgt_size:
         raise ConfigError(
             f'`--src-vocab-size` and `--tgt-vocab-size` must be equal if `model.tie` is "all", but are {src_size} and '

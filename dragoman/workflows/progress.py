@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragoman.counting import counting
-from dragoman.messages import say
+from dragoman.display import say
 from dragoman.records import Score
 from dragoman.training.run.log import LogDisplay, LogLines, duration
 

@@ -122,8 +122,7 @@ def _translate_test(run_folder: Path, model: Model, progress: Progress) -> "Repo
 
 def translate_part(translator: "Translator", name: str, store: "PairStore", progress: Progress) -> "ReportedTest":
     """Translate a part of a run's data, named "test" or "validation", for the report. It has no warnings yet."""
-    from dragoman.visualization.report.report import ReportedTest
-    from dragoman.visualization.report.report_sentences import cross_attention_of
+    from dragoman.visualization.report.report import ReportedTest, cross_attention_of
 
     sources, references = store.texts()
     with progress.counting(f"translating the {name} data", len(sources)):

@@ -9,8 +9,7 @@ import pytest
 
 from dragoman.bundle import Card
 from dragoman.config import Config
-from dragoman.visualization.report.report import ReportedTest, report_html
-from dragoman.visualization.report.report_sentences import WordWeights
+from dragoman.visualization.report.report import ReportedTest, WordWeights, report_html
 from dragoman.visualization.report.run_facts import RunFacts, TrainingLog
 
 WORDS = WordWeights(("one", " two", "?"), ("eins", " zwei"), ((0.9, 0.05, 0.0), (0.1, 0.4, 0.2)))

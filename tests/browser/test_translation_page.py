@@ -14,9 +14,9 @@ import pytest
 from dragoman.bundle import Model
 from dragoman.inference.translator import Translator
 from dragoman.serving.http.forwarding import Deployment
+from dragoman.serving.limits import ServeSettings
 from dragoman.serving.models import Models, ServedModel
 from dragoman.serving.service import Service
-from dragoman.serving.settings import ServeSettings
 
 TEXT = "one two three. Four five"
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2> \u202eone\u202c \u2066two"

@@ -13,9 +13,9 @@ from torch import Tensor
 from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
-from dragoman.exchange.marian_import import import_marian
-from dragoman.inference.search.step_model import Predictions
-from dragoman.inference.tensors.engine import score_tokens
+from dragoman.engines.search.step_model import Predictions
+from dragoman.engines.tensors.engine import score_tokens
+from dragoman.exchange.marian import import_marian
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 

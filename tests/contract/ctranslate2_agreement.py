@@ -12,9 +12,9 @@ from typing import Any
 
 from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
+from dragoman.engines.choice import Engines
+from dragoman.engines.interface import Source
 from dragoman.exchange.ctranslate2_export import tokens_of
-from dragoman.inference.engines import Engines
-from dragoman.inference.segments import Source
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 

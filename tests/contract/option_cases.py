@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dragoman.inference.options import PRESERVE_NOTHING, Details, Preserve
 from dragoman.inference.translator import Translator
+from dragoman.records import PRESERVE_NOTHING, Details, Preserve
 from dragoman.text.documents.markers import MarkedText, Marker
 from dragoman.text.documents.terms import Terms
 

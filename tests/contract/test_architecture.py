@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dragoman"
 MAX_FILES = 12
 MAX_PARAMETERS = 6
-MACHINE_CODE = ("dragoman.kernels", "dragoman.inference.compiled")
+MACHINE_CODE = ("dragoman.kernels", "dragoman.engines.compiled")
 TORCH_FREE = (
     "config",
     "records",
@@ -25,33 +25,43 @@ TORCH_FREE = (
     "evaluation",
     "kernels",
     "bundle",
-    "inference.compiled",
+    "engines.compiled",
     "inference.preservation",
     "serving",
 )
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (776, 11),
-    "bundle": (616, 7),
-    "cli": (2140, 30),
-    "config": (1008, 7),
-    "corpora": (453, 5),
-    "data": (794, 7),
-    "demo": (508, 4),
-    "devices": (239, 5),
-    "evaluation": (997, 8),
-    "exchange": (946, 8),
-    "inference": (3747, 37),
-    "kernels": (1469, 13),
-    "model": (586, 10),
-    "serving": (3053, 31),
-    "text": (4732, 40),
-    "training": (2905, 25),
-    "visualization": (2640, 25),
-    "workflows": (2332, 23),
+    "(no package)": (861, 10),
+    "bundle": (578, 5),
+    "cli": (1947, 25),
+    "config": (970, 6),
+    "corpora": (423, 3),
+    "data": (744, 6),
+    "demo": (493, 4),
+    "devices": (276, 4),
+    "engines": (2463, 19),
+    "evaluation": (990, 7),
+    "exchange": (926, 7),
+    "inference": (916, 7),
+    "kernels": (1188, 9),
+    "model": (552, 7),
+    "serving": (2751, 25),
+    "text": (4460, 34),
+    "training": (2678, 20),
+    "visualization": (2347, 21),
+    "workflows": (2172, 21),
 }
-TORCH_FREE_FILES = ("inference.translator", "workflows.models", "workflows.evaluation", "workflows.comparison")
+TORCH_FREE_FILES = (
+    "inference.translator",
+    "inference.verification",
+    "workflows.models",
+    "workflows.evaluation",
+    "workflows.comparison",
+    "workflows.runs",
+    "workflows.training.settings",
+    "visualization.report.report",
+)
 
 
 def name_of(path: Path) -> str:
@@ -128,7 +138,7 @@ def test_the_counter_sees_code_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_file_of_the_command_line_is_a_verb_or_shared_by_verbs() -> None:
     from dragoman.cli.main import VERBS
 
-    shared = {"main", "arguments", "models", "progress"}
+    shared = {"main", "arguments"}
     files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("[!_]*.py")}
     assert files - {verb.replace("-", "_") for verb in VERBS} - shared == set()
 
@@ -221,14 +231,19 @@ ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 def test_the_tree_of_the_architecture_is_that_of_the_code() -> None:
-    tree = ARCHITECTURE.split("```")[1].splitlines()[1:]
-    named, above = set(), {0: PACKAGE}
-    for line in tree[1:]:
-        depth, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
-        named.add(above[depth - 1] / name)
-        above[depth] = above[depth - 1] / name
-    packages = {path.parent for path in PACKAGE.rglob("__init__.py")} - {PACKAGE}
-    assert named == packages | set(PACKAGE.glob("*.py")) - {PACKAGE / "__init__.py"}
+    """The tree names every folder with its files, except commands. A description follows after two spaces."""
+    named: dict[Path, set[str]] = {}
+    above = {-1: ROOT}
+    for line in ARCHITECTURE.split("```")[1].splitlines()[1:]:
+        folder, files, *_ = re.split("  +", line.strip())
+        depth = (len(line) - len(line.lstrip())) // 2
+        above[depth] = above[depth - 1] / folder
+        named[above[depth]] = set(files.split())
+    found = defaultdict[Path, set[str]](set)
+    for path in PACKAGE.rglob("*.py"):
+        found[path.parent] |= {path.stem} - {"__init__"}
+    del named[PACKAGE / "cli"], found[PACKAGE / "cli"]
+    assert named == found
 
 
 def test_the_floors_of_the_architecture_are_those_that_are_checked() -> None:
@@ -241,4 +256,6 @@ def test_the_floors_of_the_architecture_are_those_that_are_checked() -> None:
 
 
 def test_the_architecture_is_short() -> None:
-    assert len(ARCHITECTURE.split()) <= 900
+    before, tree, after = ARCHITECTURE.split("```")
+    assert len(before.split()) + len(after.split()) <= 700
+    assert len(tree.splitlines()) <= 45, "one screen"

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelSettings
-from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.model.attention import MultiHeadAttention, causal_mask, padding_mask
 from dragoman.model.transformer import Transformer
 
 SETTINGS = ModelSettings(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
-from dragoman.inference.search.beam import beam_search
+from dragoman.engines.search.beam import beam_search
 from dragoman.records import Hypothesis
 
 EOS_ID, FIRST_LETTER = 2, 4

@@ -25,12 +25,12 @@ pytest.importorskip("numba", reason="needs numba")
 from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
+from dragoman.engines.choice import CompiledEngine, Engines, compile_weights
+from dragoman.engines.compiled.weights import unsupported_reason
+from dragoman.engines.interface import Search, Source
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.search.step_model import FullPasses
 from dragoman.errors import ModelError
-from dragoman.inference.compiled.weights import unsupported_reason
-from dragoman.inference.engines import CompiledEngine, Engines, compile_weights
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.full_passes import FullPasses
-from dragoman.inference.segments import Search, Source
 from dragoman.kernels import library
 from dragoman.kernels.compiling import can_compile
 from dragoman.kernels.processor import BYTE_TARGETS, FEATURES
@@ -196,14 +196,14 @@ def test_unsupported_models_and_settings_use_another_search(monkeypatch: pytest.
     model = transformer("pre-norm", 30)
     assert [unsupported_reason(precision) for precision in ("float32", "int16", "int8")] == [""] * 3
     assert unsupported_reason("bfloat16") == "`inference.precision` bfloat16"
-    monkeypatch.setattr("dragoman.kernels.tiles.HAS_FMA", False)
+    monkeypatch.setattr("dragoman.kernels.processor.HAS_FMA", False)
     assert unsupported_reason("float32") == "a processor without FMA instructions"
     assert_same(
         searched(Engines([Weights.of(model), Weights.of(model)]), rows, chosen),
         by_full_passes(model, rows, chosen),
     )
     monkeypatch.setattr(library, "is_available", lambda: False)
-    monkeypatch.setattr("dragoman.inference.engines.CompiledEngine", None)
+    monkeypatch.setattr("dragoman.engines.choice.CompiledEngine", None)
     assert_same(searched(Engines([Weights.of(model)]), rows, chosen), by_full_passes(model, rows, chosen))
 
 
@@ -272,7 +272,7 @@ def test_weights_that_are_not_finite_find_the_same_as_full_passes() -> None:
 
 
 def test_giving_up_does_not_wait_for_a_sentence() -> None:
-    from dragoman.inference.compiled.engine import Waiting, search_all
+    from dragoman.engines.compiled.engine import Waiting, search_all
 
     weights, chosen = (
         compile_weights(Weights.of(transformer("pre-norm", 30)), "float32"),
@@ -295,7 +295,7 @@ def test_a_broken_numba_is_noted_and_not_used(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, computing_on: Any) -> None:
-    from dragoman.inference.compiled import engine
+    from dragoman.engines.compiled import engine
     from dragoman.kernels.library import BoundFunction
 
     calls, given_up, give_up = count(), threading.Event(), engine.Waiting.give_up
@@ -336,7 +336,7 @@ PROCESSORS = {
     )
 } | {"AVX": ("sandybridge", "+avx,+fma,+f16c,+sse4.2,+popcnt", (16, False, False))}
 ON_ANOTHER_PROCESSOR = """
-from dragoman.kernels.tiles import PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
+from dragoman.kernels.processor import PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
 from tests.contract.test_compiled_search import *
 print((PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS))
 for precision in ("float32", "int16", "int8"):

@@ -21,8 +21,8 @@ pytest.importorskip("numba", reason="needs numba")
 
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
-from dragoman.inference.search.full_passes import FullPasses, of_one_length
-from dragoman.inference.tensors.engine import StepSearch
+from dragoman.engines.search.step_model import FullPasses, of_one_length
+from dragoman.engines.tensors.engine import StepSearch
 from dragoman.inference.translator import Translator
 from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE
 from dragoman.kernels import library

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.full_passes import FullPasses
-from dragoman.inference.search.sampling import sample
-from dragoman.inference.search.step_model import Ensemble
-from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.search.sampling import sample
+from dragoman.engines.search.step_model import Ensemble, FullPasses
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.model.transformer import Transformer
 from tests.contract.random_models import EOS_ID, KINDS, assert_same, random_transformer
 

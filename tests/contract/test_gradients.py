@@ -12,10 +12,10 @@ import torch
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import PAD_ID
+from dragoman.records import PAD_ID
 from dragoman.training.step.gradients import Gradients, losses, num_threads, shares
 from dragoman.training.step.loss import smoothed_cross_entropy
 
@@ -37,7 +37,7 @@ def _batches(num_pairs: int = 60, limit: int = 300) -> list[Batch]:
         for _ in range(2)
     )
     pairs = InMemoryPairs(src, tgt)
-    return [load_batch(pairs, piece) for piece in micro_batches(pairs.src_lengths, pairs.tgt_lengths, limit)]
+    return [load_batch(pairs, piece) for piece in micro_batches(pairs.src_counts, pairs.tgt_counts, limit)]
 
 
 def _model(**changes: object) -> Transformer:

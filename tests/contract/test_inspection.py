@@ -3,8 +3,8 @@
 import pytest
 
 from dragoman.bundle import Model
-from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
+from dragoman.records import Details
 from dragoman.visualization.inspection.inspection import inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
 

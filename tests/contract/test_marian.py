@@ -22,13 +22,11 @@ from transformers.utils import logging
 
 from dragoman.bundle import Model
 from dragoman.data.batch import pad_ids
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.exchange.ctranslate2_export import export_ctranslate2, tokens_of
-from dragoman.exchange.marian_export import export_marian
-from dragoman.exchange.marian_import import import_marian
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.records import Hypothesis
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
+from dragoman.exchange.marian import export_marian, import_marian
+from dragoman.records import BOS_ID, EOS_ID, PAD_ID, Hypothesis
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from tests.contract.ctranslate2_agreement import SUPPRESSED, agreement_of
 

@@ -17,15 +17,14 @@ from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import multiplies_bfloat16
-from dragoman.inference.engines import CompiledEngine
-from dragoman.inference.segments import Source
-from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.engines.choice import CompiledEngine
+from dragoman.engines.interface import Source
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.kernels.library import is_available
-from dragoman.kernels.tiles import HAS_BYTE_PRODUCTS
+from dragoman.kernels.processor import HAS_BYTE_PRODUCTS
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
-from dragoman.training.step.accelerated import accelerate
-from dragoman.training.step.dropout import Randomness
+from dragoman.records import BOS_ID, EOS_ID, PAD_ID
+from dragoman.training.step.accelerated import Randomness, accelerate
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.loss import smoothed_cross_entropy
 from tests.contract import random_models

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
-from dragoman.inference.search.sampling import sample, sample_ids, uniforms
+from dragoman.engines.search.sampling import sample, sample_ids, uniforms
 
 EOS_ID, FIRST_LETTER = 2, 4
 SAMPLES = 4000

@@ -8,12 +8,12 @@ import torch
 
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import Batch, pad_ids
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.search.sampling import sample
+from dragoman.engines.search.step_model import Ensemble
+from dragoman.engines.tensors.engine import score_tokens
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.errors import ModelError
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.sampling import sample
-from dragoman.inference.search.step_model import Ensemble
-from dragoman.inference.tensors.engine import score_tokens
-from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from tests.contract.random_models import BOS_ID, EOS_ID, assert_same, random_transformer

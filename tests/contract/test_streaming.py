@@ -10,21 +10,20 @@ from hypothesis import strategies as st
 
 from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, TokenizerSettings
-from dragoman.inference.engines import CompiledEngine, Engines
-from dragoman.inference.options import NO_DETAILS
-from dragoman.inference.segments import IdStream, Search, Source
-from dragoman.inference.tensors.engine import StepSearch
-from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.engines.choice import CompiledEngine, Engines
+from dragoman.engines.interface import IdStream, Source, StreamingSearch
+from dragoman.engines.tensors.engine import StepSearch
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
 from dragoman.kernels.library import is_available
 from dragoman.model.transformer import Transformer
-from dragoman.records import Hypothesis
+from dragoman.records import NO_DETAILS, Hypothesis
 from dragoman.text.documents.terms import Terms
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 from tests.contract.random_models import random_transformer
 
 WIDE = {"d_model": 32, "d_ff": 64}
-SEARCHES: dict[str, Callable[[Transformer], Search]] = {
+SEARCHES: dict[str, Callable[[Transformer], StreamingSearch]] = {
     "tensors": lambda model: StepSearch(FastModel(model)),
     "ensemble": lambda model: Engines([Weights.of(model), Weights.of(random_transformer(40, 7, **WIDE))]),
     "machine code": lambda model: CompiledEngine(Weights.of(model), "float32"),

@@ -1,13 +1,11 @@
 """The ids in the store decode to the text that was read, whatever the segmentation."""
 
 from dragoman.config import DataSettings, TokenizerSettings
-from dragoman.records import SentencePair
+from dragoman.records import PAD_ID, UNK_ID, SentencePair
 from dragoman.text.corpus.cleaning import Cleaner
 from dragoman.text.corpus.opening import open_corpus
 from dragoman.text.corpus.splitting import hold_out
-from dragoman.text.tokenization.bpe_dropout import BpeDropout
-from dragoman.text.tokenization.control_ids import PAD_ID, UNK_ID
-from dragoman.text.tokenization.encoding import BatchEncoderPair
+from dragoman.text.tokenization.encoding import BatchEncoderPair, BpeDropout
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 NASTY = [

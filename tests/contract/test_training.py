@@ -17,13 +17,14 @@ from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
 from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.data.stream import Encode, load_batch
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError, ResourceError
 from dragoman.model.transformer import Transformer
 from dragoman.records import SentencePair
-from dragoman.text.tokenization.bpe_dropout import BpeDropout
+from dragoman.signals import Interrupted
+from dragoman.text.tokenization.encoding import BpeDropout
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.training import loop
 from dragoman.training.distributed import Processes
@@ -31,7 +32,6 @@ from dragoman.training.loop import Loop
 from dragoman.training.run.checkpoint import means_of, set_weights
 from dragoman.training.run.log import LogLines, RunLog
 from dragoman.training.run.run_folder import RunFolder
-from dragoman.training.run.signals import Interrupted
 from dragoman.training.session import TrainingSession
 from dragoman.training.step import gradients
 from dragoman.training.step.gradients import Gradients
@@ -151,8 +151,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
         assert stopped.state.step == stop
     resumed = _session(corpus, tmp_path / "resumed")
     fit(resumed)
-    for name, parameter in straight.model.named_parameters():
-        assert torch.equal(parameter, dict(resumed.model.named_parameters())[name]), name
+    for name, parameter in straight.transformer.named_parameters():
+        assert torch.equal(parameter, dict(resumed.transformer.named_parameters())[name]), name
     assert _log(tmp_path / "resumed") == _log(straight.run.path)
     assert {event["event"] for event in _log(straight.run.path)} == {"train", "validation"}
     assert replace(resumed.state, seconds=0) == replace(straight.state, seconds=0)
@@ -172,9 +172,11 @@ def test_a_warmup_fitted_to_the_time_changes_only_the_rate(
     fit(chosen)
     given = _session(corpus, tmp_path / "given", replace(limited, train=replace(limited.train, warmup_steps=5)))
     fit(given)
-    assert all(torch.equal(*pair) for pair in zip(chosen.model.parameters(), given.model.parameters(), strict=True))
+    assert all(
+        torch.equal(*pair) for pair in zip(chosen.transformer.parameters(), given.transformer.parameters(), strict=True)
+    )
     assert _log(tmp_path / "chosen") == _log(tmp_path / "given")
-    assert [config.train.warmup_steps for config in taken] == [chosen.trained.config.train.warmup_steps] == [5]
+    assert [config.train.warmup_steps for config in taken] == [chosen.model.config.train.warmup_steps] == [5]
     said = capsys.readouterr().err
     assert said.count("allows about 30 steps: the warm-up is 5 steps instead of 20 (`train.warmup_steps`).") == 1
     resumed = _session(corpus, tmp_path / "chosen", replace(limited, train=replace(taken[0].train, max_steps=14)))
@@ -186,13 +188,13 @@ def test_a_warmup_fitted_to_the_time_changes_only_the_rate(
 def test_a_disk_that_is_too_small_is_refused_before_the_first_step(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.training.run.limits.free_space", lambda folder: 2_000_000)
+    monkeypatch.setattr("dragoman.training.limits.free_space", lambda folder: 2_000_000)
     session = _session(corpus, tmp_path)
     with pytest.raises(ResourceError, match=r"2,000,000 bytes free, but the checkpoints .* need \d,\d{3},\d{3}"):
         fit(session)
     assert not (tmp_path / "checkpoints").exists()
     short = replace(CONFIG, train=replace(CONFIG.train, max_steps=1, keep_checkpoints=2, average_last=0))
-    monkeypatch.setattr("dragoman.training.run.limits.free_space", lambda folder: 3_500_000)
+    monkeypatch.setattr("dragoman.training.limits.free_space", lambda folder: 3_500_000)
     fit(_session(corpus, tmp_path, short))
 
 
@@ -228,27 +230,30 @@ def test_muon_ema_and_averages_resume_exactly_and_their_weights_are_candidates(c
         fit(stopped)
     resumed = _session(corpus, tmp_path / "resumed", config)
     fit(resumed)
-    assert all(torch.equal(*pair) for pair in zip(straight.model.parameters(), resumed.model.parameters(), strict=True))
+    assert all(
+        torch.equal(*pair)
+        for pair in zip(straight.transformer.parameters(), resumed.transformer.parameters(), strict=True)
+    )
     means = means_of(resumed.run.steps(), resumed.state, config.train)
     assert [mean.ema_decay for mean in means] == [0.0, 0.9]
     scores = sorted(resumed.state.validations, key=lambda record: -record.score)
     assert set(means[0].steps) == {record.step for record in scores[:2]}
     for mean in means:
-        ours, theirs = (mean.weights(each.run, each.model) for each in (straight, resumed))
+        ours, theirs = (mean.weights(each.run, each.transformer) for each in (straight, resumed))
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    running = means[1].weights(resumed.run, resumed.model)
-    assert any(not torch.equal(running[name], parameter) for name, parameter in resumed.model.named_parameters())
+    running = means[1].weights(resumed.run, resumed.transformer)
+    assert any(not torch.equal(running[name], parameter) for name, parameter in resumed.transformer.named_parameters())
     # The chosen weights are the best of all measured ones.
     best = resumed.state.best
     assert best is not None
     measured = [best.score]
     for mean in means:
-        set_weights(resumed.model, mean.weights(resumed.run, resumed.model))
-        measured.append(resumed.score_of(resumed.measure(resumed.model)))
+        set_weights(resumed.transformer, mean.weights(resumed.run, resumed.transformer))
+        measured.append(resumed.score_of(resumed.measure(resumed.transformer)))
     choose_mean(resumed)
     chosen = Model.load(resolve_model_folder(tmp_path / "resumed"), "cpu")
-    set_weights(resumed.model, dict(chosen.transformer.named_parameters()))
-    assert resumed.score_of(resumed.measure(resumed.model)) == pytest.approx(max(measured), abs=1e-5)
+    set_weights(resumed.transformer, dict(chosen.transformer.named_parameters()))
+    assert resumed.score_of(resumed.measure(resumed.transformer)) == pytest.approx(max(measured), abs=1e-5)
     assert chosen.card.ema_decay == (0.9 if measured[2] == max(measured) else 0.0)
 
 
@@ -265,7 +270,7 @@ def test_a_lost_checkpoint_costs_only_the_steps_since_the_previous_one(corpus: C
     repaired = _session(corpus, tmp_path / "damaged", config)
     fit(repaired)
     assert before.name != newest.name
-    for mine, theirs in zip(repaired.model.parameters(), straight.model.parameters(), strict=True):
+    for mine, theirs in zip(repaired.transformer.parameters(), straight.transformer.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     assert _log(tmp_path / "damaged") == _log(tmp_path / "straight")
 
@@ -279,7 +284,7 @@ def test_the_pointers_lead_to_intact_checkpoints(corpus: Corpus, tmp_path: Path)
     for damaged, last, best in ((30, 20, 20), (10, 20, 20), (20, None, None)):
         (session.run.step_folder(damaged) / "model.safetensors").write_bytes(b"damaged")
         resumed = _session(corpus, tmp_path, config)
-        optimizer = build_optimizer(resumed.model, config.train)
+        optimizer = build_optimizer(resumed.transformer, config.train)
         if last is None:
             with pytest.raises(CheckpointError, match="step_0000030"):
                 restore_session(resumed, optimizer)
@@ -302,7 +307,7 @@ def test_a_lost_best_checkpoint_is_no_longer_the_best(
     assert (tmp_path / "best").read_text() == "checkpoints/step_0000020\n"
     (session.run.step_folder(20) / "model.safetensors").write_bytes(b"damaged")
     resumed = _session(corpus, tmp_path, config)
-    restore_session(resumed, build_optimizer(resumed.model, config.train))
+    restore_session(resumed, build_optimizer(resumed.transformer, config.train))
     assert resumed.state.step == 30
     assert [record.step for record in resumed.state.validations] == [10, 30]
     assert (tmp_path / "best").read_text() == "checkpoints/step_0000030\n"
@@ -322,10 +327,10 @@ def test_an_accumulated_gradient_equals_that_of_the_whole_batch(corpus: Corpus, 
         pieces = micro_batches(src, tgt, limit, padding_slack=limit)
         batches = [load_batch(corpus.train, piece) for piece in pieces]
         total = sum(batch.num_tgt_tokens for batch in batches)
-        with Gradients(session.model, replace(config.train, threads=1)) as computed:
+        with Gradients(session.transformer, replace(config.train, threads=1)) as computed:
             computed.compute(batches, (1, 1), total)
         gradients.append(
-            [parameter.grad.clone() for parameter in session.model.parameters() if parameter.grad is not None]
+            [parameter.grad.clone() for parameter in session.transformer.parameters() if parameter.grad is not None]
         )
         assert len(batches) == 1 if limit == 10**6 else len(batches) > 5
     for whole, accumulated in zip(*gradients, strict=True):
@@ -369,25 +374,25 @@ def test_the_average_is_the_mean_and_is_kept_only_if_it_helps(
     steps = [record.step for record in session.state.validations][-5:]
     weights = [Model.load(session.run.step_folder(step), "cpu").transformer.state_dict() for step in steps]
     assert choose_mean(session) in (tuple(steps), ())
-    for name, parameter in session.model.state_dict().items():
+    for name, parameter in session.transformer.state_dict().items():
         expected = torch.stack([each[name].double() for each in weights]).mean(0).float()
         torch.testing.assert_close(parameter, expected, atol=1e-7, rtol=1e-6)
     best = session.state.best
     assert best is not None
-    helped = session.score_of(session.measure(session.model)) >= best.score
+    helped = session.score_of(session.measure(session.transformer)) >= best.score
     assert (tmp_path / "run" / "averaged").exists() == helped
 
 
 def test_a_step_without_a_finite_gradient_is_skipped_and_counted(corpus: Corpus, tmp_path: Path) -> None:
     session = _session(corpus, tmp_path / "run")
-    loop = Loop(session, torch.optim.AdamW(session.model.parameters()))
-    before = [parameter.clone() for parameter in session.model.parameters()]
+    loop = Loop(session, torch.optim.AdamW(session.transformer.parameters()))
+    before = [parameter.clone() for parameter in session.transformer.parameters()]
     session.state.step = 1
-    for parameter in session.model.parameters():
+    for parameter in session.transformer.parameters():
         parameter.grad = torch.full_like(parameter, float("nan"))
     assert not loop.update(1.0)
     assert session.state.skipped_steps == 1
-    assert all(torch.equal(old, new) for old, new in zip(before, session.model.parameters(), strict=True))
+    assert all(torch.equal(old, new) for old, new in zip(before, session.transformer.parameters(), strict=True))
 
 
 def test_a_step_that_runs_out_of_memory_is_computed_in_parts(
@@ -436,7 +441,9 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
         if seeds[1] not in left:
             return total
         left.discard(seeds[1])
-        session.model.projection.weight.grad = torch.full_like(session.model.projection.weight, float("nan"))
+        session.transformer.projection.weight.grad = torch.full_like(
+            session.transformer.projection.weight, float("nan")
+        )
         return total * float("nan")
 
     with pytest.MonkeyPatch.context() as patched:

@@ -13,7 +13,7 @@ import torch
 
 from dragoman.bundle import Card, Model, Weights
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DragomanError
 from dragoman.files import verify_folder
@@ -123,7 +123,7 @@ def scaled_gradients(session: TrainingSession, steps: set[int], factor: float, r
         if draws[1] in left:
             if not repeat:
                 left.discard(draws[1])
-            for parameter in session.model.parameters():
+            for parameter in session.transformer.parameters():
                 if parameter.grad is not None:
                     parameter.grad *= factor
             total = total * factor if factor != factor else total

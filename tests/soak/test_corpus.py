@@ -21,10 +21,10 @@ from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.cleaning import Cleaner
 from dragoman.text.corpus.opening import open_aligned, open_corpus
+from dragoman.text.corpus.splitting import FEWEST_WORDS, Overlap
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.evidence import WordTable
 from dragoman.text.doctor.findings import Tallies
-from dragoman.text.doctor.overlap import FEWEST_WORDS, Overlap
 from dragoman.text.doctor.side_findings import language_findings
 from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.lines import join_lines, read_lines

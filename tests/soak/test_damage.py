@@ -50,11 +50,11 @@ def target(
 ) -> tuple[str, Path, Callable[[], object]]:
     """A name, a folder, and a function that loads it."""
     if request.param == "model":
-        session.trained.save(tmp_path / "model")
+        session.model.save(tmp_path / "model")
         return "model", tmp_path / "model", lambda: Model.load(tmp_path / "model", "cpu")
     step = session.run.step_folder(3)
-    optimizer = build_optimizer(session.model, session.settings)
-    return "checkpoint", step, lambda: restore_checkpoint(step, session.model, optimizer)
+    optimizer = build_optimizer(session.transformer, session.settings)
+    return "checkpoint", step, lambda: restore_checkpoint(step, session.transformer, optimizer)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -79,9 +79,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> TrainingSession:
 def save(session: TrainingSession, step: int) -> None:
     entry = dict.fromkeys(("epoch", "loss", "perplexity", "learning_rate", "tokens_per_second"), 0)
     session.log.progress(entry | {"step": step}, None)
-    moments = optimizer_tensors(session.model, build_optimizer(session.model, session.settings))
+    moments = optimizer_tensors(session.transformer, build_optimizer(session.transformer, session.settings))
     state = TrainState(step=step, validations=[ValidationRecord(step, 0.0)])
-    save_checkpoint(session.run, session.trained, moments, state)
+    save_checkpoint(session.run, session.model, moments, state)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS], ids=errno.errorcode.get)

@@ -149,7 +149,7 @@ MANIFESTS = {
 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
-    make_session(tmp_path / "run", phrasebook_texts(100)).trained.save(tmp_path / "good")
+    make_session(tmp_path / "run", phrasebook_texts(100)).model.save(tmp_path / "good")
     Model.load(tmp_path / "good", "cpu")
     return tmp_path / "good"
 

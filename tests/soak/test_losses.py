@@ -24,7 +24,7 @@ def test_a_faulty_step_is_skipped(
         fit(session)
     watchdog = session.state.watchdog
     skipped = watchdog.not_finite if math.isnan(factor) else watchdog.spikes
-    assert all(bool(parameter.isfinite().all()) for parameter in session.model.parameters())
+    assert all(bool(parameter.isfinite().all()) for parameter in session.transformer.parameters())
     for step in session.run.steps():
         Model.load(session.run.step_folder(step), "cpu")  # raises for weights that are not finite
     report(fault, len(steps), range(len(steps) - skipped), "skipped and counted; all checkpoints finite")

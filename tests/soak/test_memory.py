@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from dragoman.config import PRESETS, TrainSettings
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.data.stream import BatchStream, StepPlan
-from dragoman.devices.threads import keep_freed_memory
+from dragoman.devices.without_torch import keep_freed_memory
 from dragoman.model.transformer import Transformer
 from dragoman.training.step import gradients as gradients_module
 from dragoman.training.step import memory as memory_module

@@ -8,7 +8,7 @@ import pytest
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import TokenizerSettings
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.text.tokenization.control_ids import UNK_ID
+from dragoman.records import UNK_ID
 from dragoman.text.tokenization.tokenizer import Tokenizer, train_tokenizer
 from tests.soak.awkward_text import NASTY, awkward_lines, check_lines, random_strings
 from tests.soak.conftest import Report

@@ -9,8 +9,8 @@ import pytest
 import dragoman
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.inference.options import Preserve
 from dragoman.kernels.library import is_available
+from dragoman.records import Preserve
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "demo_model.tsv"
 

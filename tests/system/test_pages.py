@@ -149,7 +149,7 @@ def test_the_page_about_checks_names_findings_that_exist() -> None:
 
 
 def test_the_page_about_inspections_names_every_note() -> None:
-    source = (ROOT / "dragoman" / "visualization" / "inspection" / "notes.py").read_text(encoding="utf-8")
+    source = (ROOT / "dragoman" / "visualization" / "inspection" / "inspector.py").read_text(encoding="utf-8")
     page = (DOCS / "how-to" / "inspect-a-translation.md").read_text(encoding="utf-8")
     assert set(re.findall(r'Note\("(\w+)"', source)) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
 

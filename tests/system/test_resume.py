@@ -18,7 +18,7 @@ from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
 from dragoman.training.run.run_folder import TrainState
-from dragoman.training.step.dropout import Randomness
+from dragoman.training.step.accelerated import Randomness
 from dragoman.training.verification import verify_resume
 from tests.system.commands import write_tsv
 

@@ -220,9 +220,9 @@ def test_a_model_that_samples_is_scored_without_torch(
 
 
 def test_torch_is_not_imported_to_translate(files: Files) -> None:
-    from dragoman.devices import precision
+    from dragoman.devices import without_torch
 
-    if any(map(os.path.exists, precision._DRIVER_FILES)) or sys.platform != "linux":
+    if any(map(os.path.exists, without_torch._DRIVER_FILES)) or sys.platform != "linux":
         pytest.skip("only torch can tell whether it can use the GPU of this machine")
     [answer], has_torch = run_in_process([["translate", str(files.model), "--text", "one", "--alignment"]])
     assert answer[0] == 0

@@ -12,7 +12,7 @@ from sphinx.domains.std import StandardDomain
 from dragoman.cli.main import VERBS, import_verb
 from dragoman.config import SETTINGS
 from dragoman.config.fields import RENAMED, TABLES
-from dragoman.serving.settings import SERVE_SETTINGS
+from dragoman.serving.limits import SERVE_SETTINGS
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXTENSIONS = DOCS / "_extensions"

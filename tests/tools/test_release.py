@@ -207,7 +207,7 @@ def test_a_wheel_without_all_machine_code_is_refused(tmp_path: Path) -> None:
     assert 2 * len(FLOAT_TARGETS) + len(BYTE_TARGETS) == release.NUM_LIBRARIES
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("dragoman/inference/compiled/libraries/some.so", "")
+        archive.writestr("dragoman/engines/compiled/libraries/some.so", "")
     release.check_machine_code(wheel, 1)
     for expected in (0, 8):
         with pytest.raises(NotReady, match=rf"a\.whl must have {expected} libraries of machine code, but has 1\."):

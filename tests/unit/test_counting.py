@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.bundle import Model
 from dragoman.counting import count_items, count_share, counting, start_window
+from dragoman.devices.without_torch import map_in_threads
 from dragoman.inference.translator import Translator
-from dragoman.inference.workers import map_in_threads
 
 Counts = list[tuple[str, int, int | None, str]]
 

@@ -8,12 +8,10 @@ from itertools import chain, islice
 from typing import Any, BinaryIO, Self, cast
 
 from dragoman.cli.translation.sources import InputLines
-from dragoman.display import json_text
+from dragoman.display import json_text, say
 from dragoman.errors import DataError
 from dragoman.evaluation.flags import count_sentences, is_unsure, text_flags
-from dragoman.inference.options import Details, Preserve
-from dragoman.messages import say
-from dragoman.records import Translation
+from dragoman.records import Details, Preserve, Translation
 from dragoman.workflows.models import LoadedTranslator
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
@@ -130,7 +128,7 @@ def translate_document(
 
     `kind` is one of `DOCUMENTS`. Raises DataError if the file is not UTF-8.
     """
-    from dragoman.inference.preservation.markup import translate_markup, translate_srt
+    from dragoman.inference.preservation import translate_markup, translate_srt
     from dragoman.text.documents.markup import MarkupRules, update_declarations
 
     content = stream.read()

@@ -7,9 +7,9 @@ from itertools import chain, islice
 from pathlib import Path
 
 from dragoman.cli.arguments import Options
+from dragoman.display import say
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import check_language, name_with_code
-from dragoman.messages import say
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.text.corpus.json_lines import JsonFields, only_text
 from dragoman.text.corpus.layout import layout_of

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO, cast
 
 from dragoman.cli.arguments import Options
+from dragoman.display import say
 from dragoman.errors import ConfigError, DataError
-from dragoman.messages import say
 from dragoman.text.lines import MOST_LINE_BYTES, open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
 
 DOCUMENTS = ("html", "srt")

@@ -14,7 +14,7 @@ from dragoman.languages import language_name
 from dragoman.serving.apis.parsing import check_texts
 from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.http.bodies import Fields
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.limits import Refused
 from dragoman.serving.service import AUTO, Service, TranslationRequest
 
 # Values of the fields `tag_handling` and `split_sentences`.

@@ -14,7 +14,7 @@ from dragoman.serving.apis.parsing import FILE_ENDINGS, check_texts, parse_file,
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.limits import Refused
 from dragoman.serving.service import AUTO, Service, TranslationRequest
 
 _FORMATS = {"text": PLAIN_TEXT, "html": TextFormat("html")}

@@ -17,16 +17,15 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from dragoman.devices.threads import compute_on_one_thread
+from dragoman.devices.without_torch import compute_on_one_thread
 from dragoman.errors import DataError, MissingExtraError, has_torch, require_torch
 from dragoman.evaluation.flags import FLAGS
-from dragoman.inference.options import Details
-from dragoman.records import Candidate, Translation
+from dragoman.records import Candidate, Details, Translation
 from dragoman.serving.apis.parsing import check_texts, parse_file, parse_languages
 from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
-from dragoman.serving.http.refusals import Refused, server_busy
+from dragoman.serving.limits import Refused, server_busy
 from dragoman.serving.service import AUTO, Answer, Service, TranslationRequest
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__

@@ -10,7 +10,7 @@ from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileJob
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.decoding import Upload
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.limits import Refused
 from dragoman.serving.service import AUTO, Service, TranslationRequest
 
 # Format and media type of a file by its extension.

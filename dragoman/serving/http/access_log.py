@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from starlette.types import Scope
 
 from dragoman.errors import ConfigError
-from dragoman.serving.http.refusals import LOG
+from dragoman.serving.limits import LOG
 
 REQUEST_ID = "dragoman.request_id"
 """The key of a scope with the id of the request."""

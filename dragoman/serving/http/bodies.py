@@ -20,8 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
 from dragoman.serving.http.decoding import MULTIPART, decode_json, decode_multipart, decode_urlencoded, group_by_name
-from dragoman.serving.http.refusals import Refused
-from dragoman.serving.settings import ServeSettings
+from dragoman.serving.limits import Refused, ServeSettings
 
 URLENCODED = "application/x-www-form-urlencoded"
 _FLAGS = {"": False, "0": False, "false": False, "1": True, "true": True}

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dragoman.serving.http.keys import address_of
-from dragoman.serving.http.refusals import LOG
+from dragoman.serving.limits import LOG
 
 # A connection waits for a request, for the rest of a request's head, or has a request in progress.
 _State = Literal["idle", "head", "busy"]
@@ -96,8 +96,7 @@ class Connections:
     most
         The limit. One address gets half of it.
     is_trusted
-        Whether a peer is a proxy, which may open as many connections as all other clients together. So may the peers of
-        a unix socket.
+        Whether a peer is a proxy, which has no limit of its own. The peers of a unix socket have none either.
 
     Attributes
     ----------

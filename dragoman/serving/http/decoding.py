@@ -19,8 +19,8 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
-from dragoman.serving.http.refusals import Refused
-from dragoman.text.charsets import replace_surrogates
+from dragoman.serving.limits import Refused
+from dragoman.text.lines import replace_surrogates
 
 MULTIPART = "multipart/form-data"
 # LibreTranslate's words, and then what is wrong.

@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from dragoman.serving.http.bodies import Fields, content_type, has_short_body, linger, read_fields
 from dragoman.serving.http.decoding import MULTIPART
 from dragoman.serving.http.keys import Keys, address_of
-from dragoman.serving.http.refusals import LOG, Refused, internal_error
+from dragoman.serving.limits import LOG, Refused, internal_error
 from dragoman.serving.service import Service
 
 # Most characters in an error message, because some of them come from the client.

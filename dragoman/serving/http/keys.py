@@ -20,7 +20,7 @@ from starlette.types import Scope
 from dragoman.errors import DataError
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.decoding import unquote
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.limits import Refused
 from dragoman.text.lines import read_lines
 
 # Clients remembered for limits, so that an attacker with many addresses cannot fill the memory.

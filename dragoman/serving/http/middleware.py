@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dragoman.serving.http.access_log import REQUEST_ID
 from dragoman.serving.http.endpoint import error_response
 from dragoman.serving.http.forwarding import Deployment
-from dragoman.serving.http.refusals import LOG, shutting_down
+from dragoman.serving.limits import LOG, shutting_down
 from dragoman.serving.metrics import Metrics
 
 _CORS_HEADERS = [

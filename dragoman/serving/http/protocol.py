@@ -20,7 +20,7 @@ from dragoman.serving.http.connections import Place
 from dragoman.serving.http.decoding import MALFORMED
 from dragoman.serving.http.endpoint import error_response
 from dragoman.serving.http.middleware import COMMON_HEADERS
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.limits import Refused
 
 # The head: request line, headers and trailers.
 _HEAD_BYTES = 1 << 16

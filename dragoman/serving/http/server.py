@@ -28,11 +28,11 @@ import uvicorn
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.serving.http.connections import Connections, Listener, connection_limit
-from dragoman.serving.http.hangups import can_reload, is_terminal_closed
 from dragoman.serving.http.middleware import Middleware
 from dragoman.serving.http.protocol import TimedHttpProtocol, encode_refusal
-from dragoman.serving.http.refusals import LOG, Refused
+from dragoman.serving.limits import LOG, Refused
 from dragoman.serving.service import Service
+from dragoman.signals import can_reload, is_terminal_closed
 
 # How long an idle connection stays open.
 _KEEP_ALIVE_SECONDS = 20
@@ -115,15 +115,6 @@ def run_server(server: "Server", found: socket.socket) -> None:
     The process should end afterwards, because SIGTERM is ignored from then on. Raises KeyboardInterrupt after SIGINT.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-    when_ready = server.when_ready
-
-    def ready() -> None:
-        # A garbage collection over all loaded modules and models would block every request for a third of a second.
-        gc.collect()
-        gc.freeze()
-        when_ready()
-
-    server.when_ready = ready
     server.run(sockets=[found])
     if server.was_interrupted:
         raise KeyboardInterrupt
@@ -164,7 +155,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         )
         super().__init__(config)
-        self._service, self.when_ready, self._reload = service, when_ready, reload
+        self._service, self._when_ready, self._reload = service, when_ready, reload
         self._reload_task: asyncio.Task[None] | None = None
         self._must_reload = self.was_interrupted = False
         self._connections = Connections(connection_limit(settings.max_connections), app.deployment.proxies.trusts)
@@ -181,7 +172,10 @@ class Server(uvicorn.Server):
                 one.start()
             if self._reload is not None and can_reload():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._handle_hangup)
-            self.when_ready()
+            # A garbage collection over all loaded modules and models would block every request for a third of a second.
+            gc.collect()
+            gc.freeze()
+            self._when_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer the requests that arrived, and close the connections."""

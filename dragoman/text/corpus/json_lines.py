@@ -15,10 +15,9 @@ from typing import Any
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import language_code
 from dragoman.records import SentencePair
-from dragoman.text.charsets import replace_surrogates
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.corpus.tmx import ReadReport, find_language
-from dragoman.text.lines import ReportInvalid, ignore_invalid, join_lines, quote_start, read_lines
+from dragoman.text.lines import ReportInvalid, ignore_invalid, join_lines, quote_start, read_lines, replace_surrogates
 
 _CONTAINER = "translation"
 _ROLES = (

@@ -13,7 +13,7 @@ from typing import Literal
 
 from dragoman.errors import ConfigError
 from dragoman.languages import LANGUAGE_NAMES, is_code, language_code, main_language
-from dragoman.text.charsets import check_encoding
+from dragoman.text.lines import check_encoding
 
 Header = Literal["auto", "yes", "no"]
 

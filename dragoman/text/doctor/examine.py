@@ -19,9 +19,8 @@ from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.corpus import Corpus, SizeCounter
 from dragoman.text.corpus.json_lines import JsonFields
-from dragoman.text.corpus.splitting import FingerprintSet, chunks, fingerprints
+from dragoman.text.corpus.splitting import FingerprintSet, Overlap, chunks, fingerprints
 from dragoman.text.corpus.tmx import ReadReport
-from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.findings import (
     IDENTICAL,
     SAME_LINE,
@@ -32,8 +31,7 @@ from dragoman.text.doctor.findings import (
     repeated_side,
     shorten,
 )
-from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_SETTING
-from dragoman.text.doctor.overlap import Overlap
+from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_SETTING, EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.side_findings import SLIDE, UNRELATED, comparison_findings, language_findings, mismatches
 from dragoman.text.doctor.slides import SideComparison, compare_sides
 from dragoman.text.lines import read_lines

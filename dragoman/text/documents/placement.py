@@ -239,7 +239,8 @@ class _Part:
         edge = self._edge(word, within)
         if edge is not None and gaps[edge]:
             return edge
-        left, right = np.pad(self._weights, ((0, 0), (1, 1)))[:, word : word + 2].T
+        left = self._weights[:, word - 1] if word else np.zeros(len(self._weights))
+        right = self._weights[:, word] if word < num_src else np.zeros(len(self._weights))
         looked = self._before[:, word]
         # Words before the gap should attend to the source before the point, words after the gap to the rest.
         order = np.concatenate(([0.0], np.cumsum(2 * looked - 1))) / max(len(looked), 1)

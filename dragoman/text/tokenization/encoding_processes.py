@@ -111,7 +111,7 @@ class _Worker:
             return None
         try:
             rows: tuple[RaggedIds, RaggedIds] = pickle.load(cast(BinaryIO, self._process.stdout))
-        except (OSError, EOFError, pickle.UnpicklingError):
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             self.end()
             return None
         return rows

@@ -52,7 +52,8 @@ def split_to_fit(text: str, length: Callable[[str], int], limit: int) -> list[Se
 
 def join_segments(segments: Sequence[Segment], translations: Sequence[str]) -> str:
     """Join the translations of the segments to one text, with the white space of the source (see `separators`)."""
-    return "".join(map(str.__add__, translations, separators(segments, translations)))
+    gaps = separators(segments, translations)
+    return "".join(text + gap for text, gap in zip(translations, gaps, strict=True))
 
 
 def separators(segments: Sequence[Segment], translations: Sequence[str]) -> list[str]:
@@ -137,11 +138,13 @@ def _cut_words(text: str) -> Iterator[str]:
 def _cut_halves(text: str) -> Iterator[str]:
     """Two halves. The second does not start with a combining mark of the character before."""
     half = middle = len(text) // 2
-    while middle < min(half + _MAX_MARKS, len(text) - 1) and (
-        unicodedata.category(text[middle]).startswith("M") or "\u200d" in text[middle - 1 : middle + 1]
-    ):
+    while middle < min(half + _MAX_MARKS, len(text) - 1) and _belongs_together(text[middle - 1 : middle + 1]):
         middle += 1
     return cut_at(text, [middle])
+
+
+def _belongs_together(two: str) -> bool:
+    return unicodedata.category(two[1]).startswith("M") or "\u200d" in two
 
 
 _CUTS: tuple[Callable[[str], Iterator[str]], ...] = (_cut_clauses, _cut_words, _cut_halves)

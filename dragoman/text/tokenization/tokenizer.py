@@ -26,9 +26,9 @@ from tokenizers import models, trainers
 
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.charsets import replace_surrogates
+from dragoman.records import UNK_ID
+from dragoman.text.lines import replace_surrogates
 from dragoman.text.tokenization import pipelines
-from dragoman.text.tokenization.control_ids import UNK_ID
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, TokenizerModel, assemble
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_language
 from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
@@ -203,8 +203,9 @@ def _check_not_empty(texts: Iterable[str]) -> Iterator[str]:
 
 def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterator[str]) -> TokenizerModel:
     size, frequency, unknown = settings.vocab_size, settings.min_frequency, CONTROL_TOKENS[UNK_ID]
-    common: dict[str, Any] = {"special_tokens": list(CONTROL_TOKENS), "show_progress": False}
     byte_tokens = [pipelines.byte_token(byte) for byte in range(256)]
+    special_tokens = [*CONTROL_TOKENS, *(byte_tokens if kind == "fallback_bpe" else ())]
+    common: dict[str, Any] = {"special_tokens": special_tokens, "show_progress": False}
     if kind == "word":
         words = trainers.WordLevelTrainer(vocab_size=size, min_frequency=frequency, **common)
         trained = _run(assemble(kind, models.WordLevel(unk_token=unknown)), words, texts)
@@ -222,7 +223,6 @@ def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterat
             ) from None
         return _with_byte_pieces(trained["vocab"], byte_tokens)
     byte_level = kind == "byte_bpe"
-    common["special_tokens"] += [] if byte_level else byte_tokens
     merges = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=frequency,

@@ -57,7 +57,7 @@ _FREE = TESTS_AND_MEANS | {
     "train.sharding",
 }
 
-# Settings that a run fits again, if you did not set them, when a limit is raised (`dragoman.training.fitting`). Until
+# Settings that a run fits again, if you did not set them, when a limit is raised (`dragoman.training.limits`). Until
 # the next checkpoint, the run's configuration is ahead of the newest one.
 _LIMITS = ("max_steps", "max_epochs", "max_minutes")
 _REFITTED = {"train.warmup_steps", "validate.every_epochs", "validate.every_steps"}

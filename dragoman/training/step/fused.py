@@ -70,7 +70,7 @@ def attention_active(hidden: Float[Tensor, "B S D"], mask: Bool[Tensor, "..."] |
 
 
 def _allows_first_keys(mask: Bool[Tensor, "..."] | None) -> bool:
-    """True if each query may attend to the first keys, at least one, and to no others (`dragoman.model.masks`)."""
+    """True if each query may attend to the first keys, at least one, and to no others (`dragoman.model.attention`)."""
     return mask is None or (bool(mask[..., 0].all()) and bool((mask[..., 1:] <= mask[..., :-1]).all()))
 
 

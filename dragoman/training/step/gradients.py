@@ -13,7 +13,6 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -21,11 +20,10 @@ from torch import Tensor
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import resolve_precision, sum_type
-from dragoman.devices.threads import compute_on_one_thread, restore_num_threads
+from dragoman.devices.without_torch import compute_on_one_thread, restore_num_threads
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import EOS_ID, PAD_ID
-from dragoman.training.step.accelerated import AcceleratedEmbedding, accelerate
-from dragoman.training.step.dropout import Randomness
+from dragoman.records import EOS_ID, PAD_ID
+from dragoman.training.step.accelerated import AcceleratedEmbedding, Randomness, accelerate
 from dragoman.training.step.loss import (
     PreparedProjection,
     projected_cross_entropy,
@@ -124,7 +122,7 @@ class _Replica:
                 size = -(-rows // splits)
                 for start in range(0, rows, size):
                     stop = min(start + size, rows)
-                    part = batch if size == rows else batch.map_tensors(itemgetter(slice(start, stop)))
+                    part = batch if size == rows else _rows(batch, start, stop)
                     with self.randomness.rows(start, stop, rows):
                         loss, nll = losses(self.model, part, self.label_smoothing, projection)
                     (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
@@ -306,3 +304,7 @@ def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Ten
         name: parameter if id(parameter) in kept or precision == parameter.dtype else parameter.detach().to(precision)
         for name, parameter in model.named_parameters()
     }
+
+
+def _rows(batch: Batch, start: int, stop: int) -> Batch:
+    return batch.map_tensors(lambda tensor: tensor[start:stop])

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
-from dragoman.text.tokenization.control_ids import PAD_ID
+from dragoman.records import PAD_ID
 from dragoman.training.step import fused
 
 # Rows of logits computed at once. On a CPU, more rows would leave the caches, and with fewer rows the gradient of the

@@ -16,7 +16,7 @@ import torch
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.data.batching import PADDING_SLACK, epoch_batches, micro_batches, smallest_micro_batch
-from dragoman.data.pairs import Pairs
+from dragoman.data.store import Pairs
 from dragoman.data.stream import load_batch
 from dragoman.errors import ResourceError
 from dragoman.training.step.gradients import Gradients, first_rows
@@ -99,16 +99,16 @@ def forecast_bytes(gradients: Gradients, batch: Batch, splits: int = 1) -> int:
 def _large_batches(pairs: Pairs, settings: TrainSettings, limit: int, device: torch.device) -> list[Batch]:
     """The batch with the most positions and the batch with the longest pair, of the first epoch."""
     epoch = epoch_batches(pairs, settings.batch_tokens, settings.seed, 0)
-    longest = int(np.argmax(pairs.src_lengths + pairs.tgt_lengths))
+    longest = int(np.argmax(pairs.src_counts + pairs.tgt_counts))
     its_step = int(np.searchsorted(epoch.ends, np.flatnonzero(epoch.order == longest)[0], side="right"))
     some = np.linspace(0, len(epoch) - 1, min(len(epoch), _STEPS_LOOKED_AT)).astype(int)
     pieces = []
     for indices in (epoch[step] for step in {*some.tolist(), its_step}):
-        cut = micro_batches(pairs.src_lengths[indices], pairs.tgt_lengths[indices], limit, padding_slack(device))
+        cut = micro_batches(pairs.src_counts[indices], pairs.tgt_counts[indices], limit, padding_slack(device))
         pieces += [indices[rows] for rows in cut]
 
     def positions(piece: npt.NDArray[np.int32]) -> int:
-        return len(piece) * int(pairs.src_lengths[piece].max() + pairs.tgt_lengths[piece].max())
+        return len(piece) * int(pairs.src_counts[piece].max() + pairs.tgt_counts[piece].max())
 
     chosen = max(pieces, key=positions), next(piece for piece in pieces if longest in piece)
     return [load_batch(pairs, piece) for piece in chosen]

@@ -4,8 +4,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from dragoman.visualization.arguments import check_choice
-from dragoman.visualization.diagrams.architecture import AnyArchitecture, Architecture, architecture_of
 from dragoman.visualization.diagrams.drawing import INK, MEMORY, SOFT, Drawing, Tower, new_drawing
+from dragoman.visualization.diagrams.model_diagrams import AnyArchitecture, Architecture, architecture_of
 from dragoman.visualization.inspection.inspection import KIND_NAMES, AttentionKind
 
 # Letters of the lengths: queries, then keys and values.

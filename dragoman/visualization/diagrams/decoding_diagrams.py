@@ -11,12 +11,11 @@ from matplotlib.patches import Rectangle
 from dragoman.bundle import Model
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
-from dragoman.text.tokenization.control_ids import EOS_ID
+from dragoman.records import EOS_ID
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.visualization.arguments import check_count, check_text
-from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of, model_of
 from dragoman.visualization.diagrams.drawing import INK, SOFT, Block, Drawing, Tower, new_drawing
-from dragoman.visualization.diagrams.model_diagrams import add_output
+from dragoman.visualization.diagrams.model_diagrams import AnyArchitecture, add_output, architecture_of, model_of
 from dragoman.visualization.figures.figure import COLORS, readable_labels
 from dragoman.visualization.inspection.inspection import START, BeamNode
 
@@ -148,13 +147,13 @@ def plot_beam_tree(translator: Translator | Model, text: str, beam_size: int | N
     --------
     >>> plot_beam_tree(translator, "Where is the station?", beam_size=3)
     """
-    trained = model_of(translator)
+    one = model_of(translator)
     check_text("text", text)
-    own = min(_MOST_BEAMS, trained.config.inference.beam_size)
+    own = min(_MOST_BEAMS, one.config.inference.beam_size)
     size = own if beam_size is None else check_count("beam_size", beam_size, 1, _MOST_BEAMS)
     from dragoman.visualization.inspection.inspector import trace_text
 
-    tree = trace_text(trained, text, replace(trained.config.inference, beam_size=size))
+    tree = trace_text(one, text, replace(one.config.inference, beam_size=size))
     nodes = [node for node in tree if node.position < _MOST_STEPS]
     ranks = _ranks(nodes)
     columns, high = 1 + nodes[-1].position, 0.1 + _ROW * max(ranks)

@@ -17,9 +17,9 @@ from dragoman.bundle import Model
 from dragoman.display import shape_text
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
-from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.model.attention import causal_mask, padding_mask
 from dragoman.visualization.arguments import check_choice, check_count, check_text, check_tokens, wrong_type
-from dragoman.visualization.diagrams.architecture import model_of
+from dragoman.visualization.diagrams.model_diagrams import model_of
 from dragoman.visualization.figures.figure import SEQUENTIAL, Labels, label_axis, new_figure, readable_labels
 from dragoman.visualization.inspection.attributions import collect_weights, decode_weights
 from dragoman.visualization.inspection.inspection import KIND_NAMES, AttentionKind, Inspection

@@ -12,7 +12,7 @@ from dragoman.config import ModelSettings, TrainSettings
 from dragoman.model.embedding import sinusoidal_positions
 from dragoman.model.shapes import ParameterRow, parameter_rows
 from dragoman.visualization.arguments import check_count, check_even, check_sequence
-from dragoman.visualization.diagrams.architecture import AnyArchitecture, architecture_of, transformer_of
+from dragoman.visualization.diagrams.model_diagrams import AnyArchitecture, architecture_of, transformer_of
 from dragoman.visualization.figures.figure import COLORS, DIVERGING, new_figure
 from dragoman.visualization.figures.training_figures import check_train_settings, draw_schedule
 
@@ -29,7 +29,7 @@ _PARTS = (
     (r"projection\.bias", "bias of the projection", 6),
     (r"projection\.", "projection", 6),
 )
-# The first part of a name that an entry is in gives the role of an embedding. The projection may share its tensor.
+# The first key in the name of an embedding gives its role. All names contain "", so what is left is the projection.
 _ROLES = {"positions": "learned positions", "src_": "source embedding", "tgt_": "target embedding", "": "projection"}
 
 

@@ -1,26 +1,26 @@
-"""Figures of training: learning rates, label smoothing (sections 5.3 and 5.4 of the paper), and curves to compare."""
+"""Figures of training: learning rates, label smoothing (sections 5.3 and 5.4 of the paper), curves and lengths."""
 
+import os
+from array import array
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dragoman.config import Config, TrainSettings, check_config
 from dragoman.errors import ConfigError
+from dragoman.text.corpus.corpus import Corpus
+from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.training.step.optimizer import learning_rate
-from dragoman.visualization.arguments import (
-    check_count,
-    check_curve,
-    check_sequence,
-    check_share,
-    check_text,
-    wrong_type,
-)
-from dragoman.visualization.figures.figure import COLORS, SEQUENTIAL, count_steps, new_figure
+from dragoman.visualization import arguments
+from dragoman.visualization.figures.figure import COLORS, SEQUENTIAL, count_steps, draw_histogram, new_figure
 
 _LABELS = "a list of token ids"
 
@@ -52,10 +52,13 @@ def target_distributions(labels: Sequence[int], vocab_size: int, epsilon: float,
     ConfigError
         If a label or `pad_id` is no token id, if there is no label, or if `epsilon` is not from 0 to 1.
     """
-    check_count("vocab_size", vocab_size, 3)
-    check_count("pad_id", pad_id, 0, vocab_size - 1)
-    check_share("epsilon", epsilon)
-    labels = [check_count("labels", label, 0, vocab_size - 1) for label in check_sequence("labels", labels, _LABELS)]
+    arguments.check_count("vocab_size", vocab_size, 3)
+    arguments.check_count("pad_id", pad_id, 0, vocab_size - 1)
+    arguments.check_share("epsilon", epsilon)
+    labels = [
+        arguments.check_count("labels", label, 0, vocab_size - 1)
+        for label in arguments.check_sequence("labels", labels, _LABELS)
+    ]
     if not labels:
         raise ConfigError("`labels` must have at least one token id, but is empty. Give some, such as (5, 2).")
     targets = torch.zeros(len(labels), vocab_size)
@@ -157,13 +160,15 @@ def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 
     ----------
     Vaswani et al. (2017), "Attention Is All You Need", section 5.3.
     """
-    check_count("num_steps", num_steps)
-    pairs = [check_sequence("shapes", pair, _PAIRS) for pair in check_sequence("shapes", shapes, _PAIRS)]
+    arguments.check_count("num_steps", num_steps)
+    pairs = [
+        arguments.check_sequence("shapes", pair, _PAIRS) for pair in arguments.check_sequence("shapes", shapes, _PAIRS)
+    ]
     for pair in pairs:
         if len(pair) != 2:
             raise ConfigError(f"`shapes` must be {_PAIRS}, but one has {len(pair)} numbers.")
         for number in pair:
-            check_count("shapes", number)
+            arguments.check_count("shapes", number)
     with new_figure(6.4, 3.0) as (figure, (axes,)):
         for index, (d_model, warmup) in enumerate(pairs):
             settings = TrainSettings(schedule="noam", learning_rate=1.0, warmup_steps=warmup)
@@ -196,8 +201,8 @@ def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> 
         If `settings` are no `TrainSettings`, or if a number is out of range.
     """
     check_train_settings("settings", settings)
-    check_count("d_model", d_model)
-    check_count("num_steps", num_steps, 0)
+    arguments.check_count("d_model", d_model)
+    arguments.check_count("num_steps", num_steps, 0)
     with new_figure(6.4, 2.8) as (figure, (axes,)):
         draw_schedule(axes, settings, d_model, num_steps)
     return figure
@@ -206,7 +211,7 @@ def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> 
 def check_train_settings(name: str, value: object) -> None:
     """Raise ConfigError for anything but `TrainSettings` that a run can have."""
     if not isinstance(value, TrainSettings):
-        raise wrong_type(name, "TrainSettings", value, "Make them with `dragoman.TrainSettings()`.")
+        raise arguments.wrong_type(name, "TrainSettings", value, "Make them with `dragoman.TrainSettings()`.")
     check_config(Config(train=value))
 
 
@@ -255,10 +260,12 @@ def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title
         If a curve is something else than points (step, value).
     """
     if not isinstance(curves, Mapping):
-        raise wrong_type("curves", "a dict of curves by their names", curves)
-    checked = {check_text("curves", name): check_curve("curves", points) for name, points in curves.items()}
-    check_text("value", value)
-    check_text("title", title)
+        raise arguments.wrong_type("curves", "a dict of curves by their names", curves)
+    checked = {
+        arguments.check_text("curves", name): arguments.check_curve("curves", points) for name, points in curves.items()
+    }
+    arguments.check_text("value", value)
+    arguments.check_text("title", title)
     with new_figure(6.4, 3.0) as (figure, (axes,)):
         for index, (name, points) in enumerate((name, points) for name, points in checked.items() if points):
             steps, values = zip(*points, strict=True)
@@ -292,7 +299,90 @@ def plot_initializations(xavier: Curve, default: Curve) -> Figure:
         If a curve is something else than points (step, value).
     """
     curves = {
-        "Xavier uniform (Dragoman)": check_curve("xavier", xavier),
-        "torch default": check_curve("default", default),
+        "Xavier uniform (Dragoman)": arguments.check_curve("xavier", xavier),
+        "torch default": arguments.check_curve("default", default),
     }
     return plot_training_curves(curves, "training loss (nats per token)", "One model, two initializations")
+
+
+_MOST_BARS = 40
+
+
+def plot_lengths(
+    src: str | os.PathLike[str],
+    tgt: str | os.PathLike[str] | None = None,
+    unit: Literal["words", "characters"] = "words",
+) -> Figure:
+    """Plot how long the sentences of a corpus are, and how much longer or shorter the targets are than the sources.
+
+    The last bar of a histogram of lengths counts all longer sentences. Pairs with an empty side have no ratio.
+
+    Parameters
+    ----------
+    src, tgt : str or Path
+        Two aligned files. Without `tgt`, `src` is one file with both sides, as for `dragoman.train`.
+    unit : {"words", "characters"}
+        What to count. Words stand between spaces, so count characters of Chinese or Japanese.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If a name is no name of a file, or if the format is unknown.
+    DataError
+        If a file cannot be read, is empty or misaligned.
+
+    Examples
+    --------
+    >>> plot_lengths("corpus.en", "corpus.de")
+    """
+    path = arguments.path_of("src", src)
+    arguments.check_choice("unit", unit, ("words", "characters"))
+    corpus = open_corpus(path) if tgt is None else open_aligned(path, arguments.path_of("tgt", tgt))
+    lengths = _count(corpus, unit)
+    names = corpus.src_lang or "source", corpus.tgt_lang or "target"
+    with new_figure(9.6, 2.8, columns=3) as (figure, axes):
+        for place, counts, name, color in zip(axes, lengths, names, COLORS, strict=False):
+            _draw_lengths(place, counts, f"{name}: {unit} per sentence", color)
+        axes[0].set_ylabel("pairs")
+        _draw_ratios(axes[2], *lengths, f"{names[1]} / {names[0]}")
+    return figure
+
+
+def _count(corpus: Corpus, unit: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The lengths of both sides."""
+    sides = array("q"), array("q")
+    for pair in corpus.pairs():
+        for side, text in zip(sides, (pair.src, pair.tgt), strict=True):
+            side.append(len(text.split()) if unit == "words" else len(text.strip()))
+    return np.array(sides[0]), np.array(sides[1])
+
+
+def _draw_lengths(axes: Axes, lengths: NDArray[np.int64], title: str, color: str) -> None:
+    most = max(1, int(np.quantile(lengths, 0.995)))
+    width = -(-most // _MOST_BARS)
+    edges = np.arange(0, most + 2 * width, width) - 0.5
+    counts, _ = np.histogram(np.minimum(lengths, most), edges)
+    draw_histogram(axes, edges, counts, float(lengths.mean()), color)
+    axes.set_title(title, parse_math=False, fontsize=9)
+    axes.set_xlabel(f"mean {lengths.mean():.1f}, longest {lengths.max():,}", fontsize=8)
+    count_steps(axes)
+
+
+def _draw_ratios(axes: Axes, src: NDArray[np.int64], tgt: NDArray[np.int64], name: str) -> None:
+    both = (src > 0) & (tgt > 0)
+    axes.set_title(f"{name}: length ratio", parse_math=False, fontsize=9)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    if not both.any():
+        return
+    ratios = tgt[both] / src[both]
+    edges = 2 ** np.linspace(-3, 3, _MOST_BARS + 1)
+    counts, _ = np.histogram(np.clip(ratios, edges[0], edges[-1]), edges)
+    draw_histogram(axes, edges, counts, float(np.median(ratios)), COLORS[2])
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8], ["1/8", "1/4", "1/2", "1", "2", "4", "8"])
+    far = float(((ratios > 4) | (ratios < 1 / 4)).mean())
+    axes.set_xlabel(f"{len(src):,} pairs, median {np.median(ratios):.2f}, beyond 4 to 1: {far:.1%}", fontsize=8)

@@ -17,18 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dragoman.data.batch import Batch
-from dragoman.inference.tensors.engine import score_tokens
-from dragoman.model.masks import padding_mask
+from dragoman.engines.tensors.engine import score_tokens
+from dragoman.model.attention import padding_mask
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.text.tokenization.words import Word
-from dragoman.visualization.inspection.inspection import (
-    END,
-    KIND_NAMES,
-    START,
-    Attributions,
-    HeadFacts,
-    PackedAttention,
-)
+from dragoman.visualization.inspection import inspection
 
 _TOKENS_AT_ONCE = 4096
 _Matrix = NDArray[np.float64]
@@ -37,7 +30,7 @@ _Words = Sequence[Word]
 
 def compute_attributions(
     model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: tuple[_Words, _Words], links: _Matrix
-) -> Attributions:
+) -> inspection.Attributions:
     """Compute attention, occlusion and gradient between the words of both sides. Ids are without control ids.
 
     `links` is attention (target tokens, source tokens).
@@ -48,7 +41,7 @@ def compute_attributions(
     gradient = _sum_by_words(np.abs(gradient_times_input(model, src_ids, tgt_ids)), src_words, tgt_words)
     by_attention, by_occlusion, by_gradient = map(_normalize_rows, (attention, occlusion, gradient))
     correlations = _mean_correlation(attention, occlusion), _mean_correlation(attention, gradient)
-    return Attributions(by_attention, by_occlusion, by_gradient, *correlations)
+    return inspection.Attributions(by_attention, by_occlusion, by_gradient, *correlations)
 
 
 def pair_batch(sources: Sequence[Sequence[int]], tgt_ids: Sequence[int], device: torch.device) -> Batch:
@@ -135,20 +128,20 @@ MOST_TOKENS_WITH_HEADS = 200
 
 def collect_weights(
     attention: AttentionWeights, src_tokens: Sequence[str], tgt_tokens: Sequence[str]
-) -> tuple[PackedAttention, ...]:
+) -> tuple[inspection.PackedAttention, ...]:
     """Pack the attention of one sentence pair by kind. `attention` belongs to bos and the target, without padding."""
-    src, tgt = (*src_tokens, END), (START, *tgt_tokens)
+    src, tgt = (*src_tokens, inspection.END), (inspection.START, *tgt_tokens)
     mean_only = not shows_heads(len(src_tokens), len(tgt_tokens))
     labels = {"cross": (tgt, src), "encoder_self": (src, src), "decoder_self": (tgt, tgt)}
     packed = []
-    for kind in KIND_NAMES:
+    for kind in inspection.KIND_NAMES:
         stacked = torch.stack([layer[0] for layer in getattr(attention, kind)]).float().cpu()
         if mean_only:
             stacked = stacked.mean(1, keepdim=True)
         facts = tuple(tuple(_head_facts(head, kind) for head in layer) for layer in stacked)
         num_layers, num_heads, *_ = stacked.shape
         data = encode_weights(stacked)
-        packed.append(PackedAttention(kind, num_layers, num_heads, *labels[kind], mean_only, data, facts))
+        packed.append(inspection.PackedAttention(kind, num_layers, num_heads, *labels[kind], mean_only, data, facts))
     return tuple(packed)
 
 
@@ -162,16 +155,16 @@ def encode_weights(weights: Float[Tensor, "..."]) -> str:
     return base64.b64encode((weights.float().cpu() * 255).round().to(torch.uint8).numpy().tobytes()).decode("ascii")
 
 
-def decode_weights(weights: PackedAttention) -> NDArray[np.float32]:
+def decode_weights(weights: inspection.PackedAttention) -> NDArray[np.float32]:
     """Decode the weights: (layers, heads, queries, keys), each with an error of at most 1 / 510."""
     flat = np.frombuffer(base64.b64decode(weights.data), np.uint8).astype(np.float32) / np.float32(255)
     return flat.reshape(weights.num_layers, weights.num_heads, len(weights.queries), len(weights.keys))
 
 
-def _head_facts(weights: Float[Tensor, "Q S"], kind: str) -> HeadFacts:
+def _head_facts(weights: Float[Tensor, "Q S"], kind: str) -> inspection.HeadFacts:
     num_queries, num_keys = weights.shape
     entropy = -(weights * weights.clamp(min=1e-12).log2()).sum(1).mean()
     places = torch.arange(num_queries)[:, None] * (num_keys / num_queries if kind == "cross" else 1.0)
     distance = (weights * (torch.arange(num_keys)[None] - places).abs()).sum(1).mean()
     sink = weights[:, 0 if kind == "decoder_self" else -1].mean()
-    return HeadFacts(*(round(float(value), 4) for value in (entropy.clamp(min=0), distance, sink)))
+    return inspection.HeadFacts(*(round(float(value), 4) for value in (entropy.clamp(min=0), distance, sink)))

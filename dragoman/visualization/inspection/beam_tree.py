@@ -12,13 +12,12 @@ from torch import Tensor
 
 from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
-from dragoman.inference.output_rules import unwritable
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.continuations import hide
-from dragoman.inference.search.step_model import Predictions
-from dragoman.inference.tensors.fast_model import FastModel, FastState
-from dragoman.records import Hypothesis
-from dragoman.text.tokenization.control_ids import EOS_ID, NEVER_WRITTEN
+from dragoman.engines.interface import unwritable
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.search.continuations import hide
+from dragoman.engines.search.step_model import Predictions
+from dragoman.engines.tensors.fast_model import FastModel, FastState
+from dragoman.records import EOS_ID, NEVER_WRITTEN, Hypothesis
 from dragoman.visualization.inspection.inspection import BeamNode
 
 SearchTree = tuple[BeamNode, ...]
@@ -26,14 +25,14 @@ SearchTree = tuple[BeamNode, ...]
 
 
 def trace_search(
-    trained: Model, src_ids: Sequence[int], settings: InferenceSettings, prefix_ids: Sequence[int] = ()
+    model: Model, src_ids: Sequence[int], settings: InferenceSettings, prefix_ids: Sequence[int] = ()
 ) -> tuple[list[Hypothesis], SearchTree]:
     """The hypotheses of `beam_search` for one source (without eos), and the nodes of its search tree.
 
     Each step considers the best continuations, twice as many as the beam size. At the positions of `prefix_ids` the
     nodes show what an unforced search would have considered.
     """
-    trace = _Trace(trained, settings, prefix_ids)
+    trace = _Trace(model, settings, prefix_ids)
     ids = torch.tensor([[*src_ids, EOS_ID]], device=trace.device)
     lengths = torch.tensor([len(src_ids) + 1], device=trace.device)
     hypotheses = beam_search(trace, ids, lengths, settings, [prefix_ids])[0]
@@ -60,9 +59,9 @@ class RereadableModel(FastModel):
 class _Trace(RereadableModel):
     """Records the search of one sentence."""
 
-    def __init__(self, trained: Model, settings: InferenceSettings, prefix_ids: Sequence[int]) -> None:
-        super().__init__(trained.transformer)
-        self._settings, self._tokenizer, self._prefix_ids = settings, trained.tokenizers.tgt, prefix_ids
+    def __init__(self, model: Model, settings: InferenceSettings, prefix_ids: Sequence[int]) -> None:
+        super().__init__(model.transformer)
+        self._settings, self._tokenizer, self._prefix_ids = settings, model.tokenizers.tgt, prefix_ids
         self.nodes: list[BeamNode] = []
         self.children: dict[tuple[int, int], int] = {}  # the place of a node by its parent and token id
         self._position = -1

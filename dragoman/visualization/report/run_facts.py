@@ -11,8 +11,7 @@ from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import read_settings
 from dragoman.config import Config, dump_config
-from dragoman.data.pairs import Lengths
-from dragoman.data.store import PairStore
+from dragoman.data.store import Counts, PairStore
 from dragoman.errors import DataError
 from dragoman.files import MANIFEST
 from dragoman.text.corpus.cleaning import CleaningReport
@@ -46,7 +45,7 @@ class RunFacts:
     card: Card
     log: TrainingLog
     cleaning: tuple[tuple[str, int, float], ...]
-    lengths: tuple[Lengths, ...]
+    lengths: tuple[Counts, ...]
 
 
 def read_run(run: Path) -> RunFacts:
@@ -60,7 +59,7 @@ def read_run(run: Path) -> RunFacts:
     card = read_card(folder)
     train = open_stored_part(run, "train")
     rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
-    lengths = () if train is None else (train.src_lengths, train.tgt_lengths)
+    lengths = () if train is None else (train.src_counts, train.tgt_counts)
     # The report may be shared, so it leaves out paths of this machine.
     settings = dump_config(replace(config, data=read_settings(folder).data))
     return RunFacts(run, config, settings, card, read_log(run / "log.jsonl"), tuple(rows), lengths)

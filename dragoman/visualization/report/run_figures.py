@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from dragoman.data.pairs import Lengths
+from dragoman.data.store import Counts
 from dragoman.errors import DataError
 from dragoman.visualization.arguments import path_of
 from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, new_figure, svg_of
@@ -155,7 +155,7 @@ def _mark_powers(axes: Axes, values: list[float]) -> None:
     axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
-def draw_lengths(sides: Sequence[Lengths], names: Sequence[str], most: int, columns: int = 2) -> Figure | None:
+def draw_lengths(sides: Sequence[Counts], names: Sequence[str], most: int, columns: int = 2) -> Figure | None:
     """Plot histograms of the training pairs by tokens, up to `most`, for source and target. None without data.
 
     A histogram has at most 32 bars.

@@ -58,7 +58,7 @@ def _folder_of(model: "PathName | Run") -> Path:
     if path.exists() or not isinstance(model, str | Path) or is_built_in(path):
         return path
     from dragoman.exchange.hub import is_hub_name
-    from dragoman.workflows.exchange import import_model
+    from dragoman.workflows.models import import_model
 
     name = path.as_posix()
     if not is_hub_name(name):

@@ -253,7 +253,7 @@ class Run(os.PathLike[str]):
 @needs_train_extra("training")
 def train_in(request: RunRequest, progress: Progress) -> Run:
     """Train in the folder of the request, or continue there. A signal to stop saves the run and returns it."""
-    from dragoman.training.run.signals import Interrupted
+    from dragoman.signals import Interrupted
     from dragoman.workflows.training.training import train_run
 
     run = resolve_run(request, progress)

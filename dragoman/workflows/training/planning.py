@@ -22,12 +22,11 @@ from dragoman.data.prepare import PreparedData
 from dragoman.display import html_table
 from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
+from dragoman.signals import clean_up_when_terminated
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_aligned
-from dragoman.training.fitting import fitting_values
-from dragoman.training.run.limits import TrainingPace, fit_validations, kept_bytes, validations_until
+from dragoman.training.limits import TrainingPace, fit_validations, fitting_values, kept_bytes, validations_until
 from dragoman.training.run.log import RunLog, duration
-from dragoman.training.run.signals import clean_up_when_terminated
 from dragoman.training.trainer import fit
 from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import ResolvedRun, RunRequest, resolve_run
@@ -246,7 +245,7 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
     log = _Clock(sample.folder)
     session = make_session(replace(sample, config=_shorten(config)), data, start, log)
     progress.note(f"measuring up to {_STEPS} steps, a validation and the scoring")
-    scoring_seconds = _scoring_seconds(config, session.trained, data)  # before `fit`: this compiles the search
+    scoring_seconds = _scoring_seconds(config, session.model, data)  # before `fit`: this compiles the search
     fit(session)
     save_seconds = time.perf_counter() - log.validated_at
     seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
@@ -258,8 +257,8 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
         save_seconds=save_seconds,
         scoring_seconds=scoring_seconds,
         steps_per_epoch=len(epoch_batches(data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
-        parameters=session.trained.card.parameters,
-        peak_bytes=_peak_bytes(session.model.device),
+        parameters=session.model.card.parameters,
+        peak_bytes=_peak_bytes(session.transformer.device),
         checkpoint_bytes=_bytes_in(sample.folder / "checkpoints"),
         data_bytes=_bytes_in(sample.folder / "data") / share,
     )

@@ -14,7 +14,7 @@ from dragoman.evaluation.metrics import bleu, chrf, score_outputs, tokenizer_for
 from dragoman.evaluation.verdict import Outcome, is_improving, verdict, weakest_group
 from dragoman.inference.translator import Translator
 from dragoman.text.corpus.corpus import Corpora
-from dragoman.training.run.limits import TrainingPace
+from dragoman.training.limits import TrainingPace
 from dragoman.training.session import TrainingSession
 from dragoman.visualization.report.report import ReportedTest, write_report
 from dragoman.visualization.report.run_facts import read_log

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dragoman import signals
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config
 from dragoman.config.recipes import WARMUP_SHARE
@@ -24,10 +25,11 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.training import distributed, fitting, validation
-from dragoman.training.run import checkpoint, frozen_settings, run_folder, signals
+from dragoman.training import distributed
+from dragoman.training.limits import fitting_values
+from dragoman.training.run import checkpoint, frozen_settings, run_folder
 from dragoman.training.run.log import RunLog
-from dragoman.training.session import TrainingSession, Validate
+from dragoman.training.session import TrainingSession, Validate, fitting
 from dragoman.training.trainer import choose_mean, fit
 from dragoman.version import __version__
 from dragoman.workflows.progress import QUIET, PairCounts, Progress
@@ -132,7 +134,7 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
             progress = QUIET
         processes.call_on_first(lambda: frozen_settings.check_frozen(out, config))
         model_config = replace(config, data=frozen_settings.shared_paths(out, config.data))
-        fits = fitting.fitting_values(run.unfitted, run.given)
+        fits = fitting_values(run.unfitted, run.given)
         fits_warmup = not run_folder.RunFolder(out).steps() and "train.warmup_steps" in fits
         data, start = prepare_pairs(run, processes, progress)
         processes.call_on_first(lambda: frozen_settings.freeze_config(out, config))
@@ -215,7 +217,7 @@ def make_session(
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
     """Log how many pairs validation leaves out. Raises DataError if it leaves out all of them."""
-    too_long = int((~validation.fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
+    too_long = int((~fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
     name, limit = "data.max_tokens", max_tokens
     if model.settings.longest_text(max_tokens) < max_tokens:
         name, limit = "model.max_positions", model.settings.max_positions

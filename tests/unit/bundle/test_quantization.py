@@ -10,10 +10,16 @@ from safetensors.numpy import load_file
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
-from dragoman.bundle.quantization import float32_arrays, make_product, quantize_rows, quantized_arrays
-from dragoman.bundle.weights import stored_precision, write_tensors
+from dragoman.bundle.weights import (
+    float32_arrays,
+    make_product,
+    quantize_rows,
+    quantized_arrays,
+    stored_precision,
+    write_tensors,
+)
+from dragoman.engines.compiled.weights import CompiledWeights
 from dragoman.errors import ModelError
-from dragoman.inference.compiled.weights import CompiledWeights
 from tests.contract.random_models import KINDS, random_transformer
 
 KINDS_AND_HEADS: dict[str, dict[str, Any]] = {

@@ -25,9 +25,8 @@ from dragoman.cli.translation.output import (
 from dragoman.cli.translation.sources import InputLines
 from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
-from dragoman.inference.options import Details, Preserve
 from dragoman.inference.translator import Translator
-from dragoman.records import Candidate, Translation
+from dragoman.records import Candidate, Details, Preserve, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.workflows.models import LoadedTranslator
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.main import run_command
+from dragoman.engines.search.step_model import Predictions
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.errors import CheckpointError
 from dragoman.inference import verification
-from dragoman.inference.search.step_model import Predictions
-from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.training.verification import ResumeReport
 
 

@@ -16,7 +16,7 @@ from dragoman.data.batching import (
     micro_batches,
     smallest_micro_batch,
 )
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.errors import ConfigError
 
 
@@ -38,7 +38,7 @@ def test_an_epoch_is_every_pair_once_and_no_step_exceeds_its_budget(
     everything = [steps[step] for step in range(len(steps))]
     assert Counter(np.concatenate(everything).tolist()) == Counter(range(len(pairs)))
     for indices in everything:
-        assert 0 < len(indices) <= (pairs.tgt_lengths[indices] + 1).sum() <= batch_tokens
+        assert 0 < len(indices) <= (pairs.tgt_counts[indices] + 1).sum() <= batch_tokens
 
 
 @given(length_pairs, budgets, st.integers(0, 2**31 - 1), st.integers(0, 5))
@@ -78,9 +78,9 @@ def test_steps_mix_lengths_and_are_nearly_full() -> None:
     random = np.random.default_rng(0)
     pairs = pairs_of([(int(length), int(length)) for length in random.integers(1, 60, 5_000)])
     steps = epoch_batches(pairs, 2_000, 1, 0)
-    spreads = [np.ptp(pairs.tgt_lengths[steps[step]]) for step in range(len(steps))]
+    spreads = [np.ptp(pairs.tgt_counts[steps[step]]) for step in range(len(steps))]
     assert np.median(spreads) > 20
-    assert (pairs.tgt_lengths + 1).sum() / (2_000 * len(steps)) > 0.9
+    assert (pairs.tgt_counts + 1).sum() / (2_000 * len(steps)) > 0.9
 
 
 def test_a_pair_that_fits_no_step_names_the_value_needed() -> None:
@@ -104,9 +104,9 @@ def test_a_step_that_does_not_exist_is_an_index_error() -> None:
 
 def test_validation_batches_are_sorted_and_fit() -> None:
     pairs = pairs_of([(length % 7, length % 13) for length in range(300)])
-    batches = micro_batches(pairs.src_lengths, pairs.tgt_lengths, 64)
+    batches = micro_batches(pairs.src_counts, pairs.tgt_counts, 64)
     assert sorted(np.concatenate(batches).tolist()) == list(range(300))
-    longest = [int(pairs.tgt_lengths[batch].max()) for batch in batches]
+    longest = [int(pairs.tgt_counts[batch].max()) for batch in batches]
     assert longest == sorted(longest)
     assert smallest_micro_batch(pairs) == 13
 
@@ -138,8 +138,8 @@ def test_a_shuffled_epoch_of_multi30k_is_little_padding() -> None:
     real = computed = 0
     for step in range(len(steps)):
         indices = steps[step]
-        for piece in micro_batches(pairs.src_lengths[indices], pairs.tgt_lengths[indices], 4096):
-            for lengths in (pairs.src_lengths[indices[piece]] + 1, pairs.tgt_lengths[indices[piece]] + 1):
+        for piece in micro_batches(pairs.src_counts[indices], pairs.tgt_counts[indices], 4096):
+            for lengths in (pairs.src_counts[indices[piece]] + 1, pairs.tgt_counts[indices[piece]] + 1):
                 real += int(lengths.sum())
                 computed += len(lengths) * int(lengths.max())
     assert 1 - real / computed <= 0.05

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dragoman.data.pairs import InMemoryPairs, copy_task
+from dragoman.data.store import InMemoryPairs, copy_task
 
 
 def rows(pairs: InMemoryPairs) -> list[tuple[int, ...]]:
@@ -14,7 +14,7 @@ def test_targets_are_their_sources_and_held_out_ones_are_new() -> None:
     assert len({*rows(task.train), *rows(task.held_out)}) == 500
     for pairs in (task.train, task.held_out):
         assert all(np.array_equal(pairs.src_ids(index), pairs.tgt_ids(index)) for index in range(len(pairs)))
-        assert set(pairs.src_lengths.tolist()) == set(pairs.tgt_lengths.tolist()) == {10}
+        assert set(pairs.src_counts.tolist()) == set(pairs.tgt_counts.tolist()) == {10}
     assert {symbol for row in rows(task.train) for symbol in row} == set(range(4, 15))
 
 

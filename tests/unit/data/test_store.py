@@ -33,8 +33,8 @@ def test_what_was_appended_comes_back(tmp_path: Path, chunks: list[list[list[int
     assert len(store) == len(expected)
     assert [store.src_ids(index).tolist() for index in range(len(store))] == expected
     assert [store.tgt_ids(index).tolist() for index in range(len(store))] == [ids[::-1] for ids in expected]
-    assert store.src_lengths.tolist() == store.tgt_lengths.tolist() == [len(ids) for ids in expected]
-    assert store.src_lengths.dtype == np.int32
+    assert store.src_counts.tolist() == store.tgt_counts.tolist() == [len(ids) for ids in expected]
+    assert store.src_counts.dtype == np.int32
 
 
 def test_text_notes_and_key_come_back(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.data.batch import Batch, pad_ids
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.data.stream import BatchStream, Position, StepBatches, StepPlan, load_batch
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, PAD_ID
+from dragoman.records import BOS_ID, EOS_ID, PAD_ID
 
 ragged = st.lists(st.lists(st.integers(4, 99), max_size=9), min_size=1, max_size=20)
 

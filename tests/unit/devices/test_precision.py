@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.devices.precision import resolve_inference_precision
+from dragoman.devices.without_torch import resolve_inference_precision
 from dragoman.errors import ConfigError
-from dragoman.kernels import library, tiles
+from dragoman.kernels import library
 
 CPU = "cpu"
 OLD: set[str] = set()
@@ -18,8 +18,8 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Any:
     def of_kind(features: set[str], multiplies_shorts: bool) -> None:
         monkeypatch.setattr("dragoman.kernels.processor.FEATURES", features)
         monkeypatch.setattr(library, "is_available", lambda: True)
-        monkeypatch.setattr(tiles, "HAS_BYTE_PRODUCTS", "avx512vnni" in features)
-        monkeypatch.setattr(tiles, "HAS_SHORT_PRODUCTS", multiplies_shorts)
+        monkeypatch.setattr("dragoman.kernels.processor.HAS_BYTE_PRODUCTS", "avx512vnni" in features)
+        monkeypatch.setattr("dragoman.kernels.processor.HAS_SHORT_PRODUCTS", multiplies_shorts)
 
     return of_kind
 
@@ -59,7 +59,7 @@ def test_unsupported_integers_raise_with_one_line(
     processor: Any, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processor(OLD, False)
-    monkeypatch.setattr(tiles, "HAS_FMA", False)
+    monkeypatch.setattr("dragoman.kernels.processor.HAS_FMA", False)
     with pytest.raises(ConfigError, match=rf"^`inference.precision` is {precision}, .* Use auto, .* float32\.$"):
         resolve_inference_precision(precision, CPU)
 

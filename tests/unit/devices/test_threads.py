@@ -7,10 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from dragoman.devices.threads import num_cpu_threads
+from dragoman.devices.without_torch import num_cpu_threads
 
 PROGRAM = """
-from dragoman.devices.threads import compute_on_one_thread, num_cpu_threads
+from dragoman.devices.without_torch import compute_on_one_thread, num_cpu_threads
 import sys
 predicted = num_cpu_threads()
 assert "torch" not in sys.modules

@@ -9,8 +9,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, _bootstrap_resample, estimate_ci
 
-from dragoman.evaluation import significance as module
-from dragoman.evaluation.significance import interval_of, resampled_scores, significance, statistics_of
+from dragoman.evaluation import metrics as module
+from dragoman.evaluation.metrics import interval_of, resampled_scores, significance, statistics_of
 
 WORDS = "the a cat dog house is was in on under green old sees sleeps".split()
 

@@ -14,7 +14,7 @@ from dragoman.bundle import Card, Model, Weights
 from dragoman.config import Config, ModelSettings, TokenizerSettings
 from dragoman.errors import ModelError
 from dragoman.exchange.ctranslate2_export import export_ctranslate2
-from dragoman.exchange.marian_import import import_marian
+from dragoman.exchange.marian import import_marian
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import train_tokenizers
 from tests.contract.ctranslate2_agreement import agreement_of

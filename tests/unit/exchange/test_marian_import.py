@@ -15,10 +15,9 @@ from safetensors.torch import load_file, save_file
 
 from dragoman.bundle import Model
 from dragoman.errors import ModelError
-from dragoman.exchange.marian_export import export_marian
-from dragoman.exchange.marian_import import UNREACHABLE, import_marian
+from dragoman.exchange.marian import UNREACHABLE, export_marian, import_marian
 from dragoman.inference.translator import Translator
-from dragoman.text.tokenization.control_ids import BOS_ID
+from dragoman.records import BOS_ID
 
 
 @pytest.fixture

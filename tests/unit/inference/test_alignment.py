@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings
 from dragoman.inference.alignment import DEFAULT_READING, Aligner, _words_before, alignment_layer, attention_links
-from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
+from dragoman.records import BOS_ID, EOS_ID, Details
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 

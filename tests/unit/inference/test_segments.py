@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerSettings
-from dragoman.inference.segments import InputText, Source, sources_of, token_batches
+from dragoman.engines.interface import Source, token_batches
+from dragoman.inference.segments import InputText, sources_of
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import join_segments
 from dragoman.text.tokenization.sentencepiece import PieceModel, SentencePieceTokenizer

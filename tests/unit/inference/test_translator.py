@@ -12,9 +12,9 @@ from torch import Tensor
 
 from dragoman.bundle import Card, Model, Weights
 from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
+from dragoman.engines.search.step_model import Predictions
+from dragoman.engines.tensors.engine import StepSearch
 from dragoman.errors import ConfigError, ModelError
-from dragoman.inference.search.step_model import Predictions
-from dragoman.inference.tensors.engine import StepSearch
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers

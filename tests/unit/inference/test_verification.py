@@ -8,16 +8,15 @@ import torch
 from torch import Tensor
 
 from dragoman.bundle import Model
+from dragoman.engines.choice import Engines
+from dragoman.engines.search.step_model import FullPasses, Predictions
+from dragoman.engines.tensors import fast_model
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.inference import verification
-from dragoman.inference.engines import Engines
-from dragoman.inference.search.full_passes import FullPasses
-from dragoman.inference.search.step_model import Predictions
-from dragoman.inference.tensors import fast_model
-from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.verification import Check, verify_translations
 from dragoman.model import transformer
-from dragoman.model.masks import padding_mask
-from dragoman.text.tokenization.control_ids import EOS_ID
+from dragoman.model.attention import padding_mask
+from dragoman.records import EOS_ID
 
 WORD = 270
 TENSORS = {"tensors, packed", "tensors, padded"}

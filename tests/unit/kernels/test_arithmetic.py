@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
-from dragoman.kernels.arithmetic import at_least, load_number, store_number
 from dragoman.kernels.jit import jit_compile
 from dragoman.kernels.vectors import (
+    at_least,
     copy_vector,
     dot_of_vectors,
     exp2_of_vector,
+    load_number,
     max_of_vector,
     multiply_tile,
+    store_number,
     subtract_and_multiply,
     sum_of,
     sum_of_powers,

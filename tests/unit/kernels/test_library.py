@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,12 +17,11 @@ import pytest
 
 from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings
+from dragoman.engines.choice import compile_weights
+from dragoman.engines.compiled.engine import Waiting, force_targets, search_all
+from dragoman.engines.compiled.weights import CompiledWeights
+from dragoman.engines.interface import Source
 from dragoman.errors import ResourceError
-from dragoman.inference.compiled.engine import Waiting, search_all
-from dragoman.inference.compiled.forced import force_targets
-from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.engines import compile_weights
-from dragoman.inference.segments import Source
 from dragoman.kernels import compiling, library, processor
 from dragoman.kernels.processor import FEATURES, find_target
 from tests.contract.random_models import random_transformer
@@ -45,7 +45,7 @@ def search(weights: CompiledWeights) -> list[Any]:
 def test_calls_pass_the_types_that_functions_are_compiled_for(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other types would not raise, but read and write the wrong memory."""
     numba = pytest.importorskip("numba")
-    from dragoman.inference.compiled import build
+    from dragoman.engines.compiled import build
 
     expected = {one.__name__: build.argument_types(one, precision) for one in build.ENTRIES}
     called, names = set(), {}
@@ -72,7 +72,7 @@ def test_calls_pass_the_types_that_functions_are_compiled_for(precision: str, mo
 
 @pytest.mark.parametrize(
     ("module", "sources"),
-    [("inference.compiled.build", compiling.SEARCH_SOURCES), ("kernels.training", compiling.TRAINING_SOURCES)],
+    [("engines.compiled.build", compiling.SEARCH_SOURCES), ("kernels.training", compiling.TRAINING_SOURCES)],
 )
 def test_the_hash_covers_every_file_that_the_code_comes_from(module: str, sources: tuple[str, ...]) -> None:
     """Otherwise a change of a file could leave old machine code in use."""
@@ -81,9 +81,15 @@ def test_the_hash_covers_every_file_that_the_code_comes_from(module: str, source
     package = Path(library.__file__).parents[1]
     modules = {name.replace(".", "/") for name in run.stdout.split() if name.startswith("dragoman.")}
     imported = {name for name in modules if package.parent.joinpath(f"{name}.py").exists()}
-    no_code = {"kernels/compiling", "errors", "files", "messages", "version"}
+    no_code = {"kernels/compiling", "display", "errors", "files", "version"}
     no_code |= {"kernels/processor"} - {*sources}  # numba's own names of the processor are part of its keys
     assert {name.removeprefix("dragoman/") for name in imported} - no_code <= {*sources}
+
+
+def test_the_package_looks_for_machine_code_where_setup_puts_it() -> None:
+    root = Path(library.__file__).parents[2]
+    [place] = re.findall(r"LIBRARIES = Path\((.*)\)", (root / "setup.py").read_text(encoding="utf-8"))
+    assert root.joinpath(*re.findall(r'"(\w+)"', place)) == library.LIBRARIES
 
 
 @pytest.mark.skipif(find_target("float32") is None, reason="needs a processor with code compiled ahead of time")

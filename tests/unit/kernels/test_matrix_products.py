@@ -14,10 +14,12 @@ pytest.importorskip("numba", reason="numba compiles what is tested here")
 import numba
 
 from dragoman.bundle import Weights
-from dragoman.bundle.quantization import Product, quantize_weight
+from dragoman.bundle.weights import Product, quantize_weight
 from dragoman.config import InferenceSettings, ModelSettings
-from dragoman.inference.compiled.beams import place_rows
-from dragoman.inference.compiled.layers import (
+from dragoman.engines.choice import compile_weights
+from dragoman.engines.compiled.beams import place_rows
+from dragoman.engines.compiled.engine import allocate_rows, allocate_search
+from dragoman.engines.compiled.layers import (
     activate,
     decode,
     encode,
@@ -26,20 +28,18 @@ from dragoman.inference.compiled.layers import (
     softmax,
     store_row,
 )
-from dragoman.inference.compiled.layout import NUMBER_TYPES, Norm, PackedLinear
-from dragoman.inference.compiled.memory import allocate_rows, allocate_search
-from dragoman.inference.compiled.weights import pack_products
-from dragoman.inference.engines import compile_weights
-from dragoman.kernels.arithmetic import exp2, maximum
+from dragoman.engines.compiled.layout import NUMBER_TYPES, Norm, PackedLinear
+from dragoman.engines.compiled.weights import pack_products
 from dragoman.kernels.jit import NO_REFERENCE_COUNTING, jit_without_nan
 from dragoman.kernels.matrix_products import ADD_PRODUCTS, add_split_bytes, add_widened_shorts, dot, keep, weighted_sum
-from dragoman.kernels.tiles import (
+from dragoman.kernels.processor import (
     CACHE_LINE_BYTES,
     MULTIPLIED_TOGETHER,
     PRODUCT_COLUMNS,
     PRODUCT_ROWS,
     largest_integer,
 )
+from dragoman.kernels.vectors import exp2, maximum
 from dragoman.model.transformer import Transformer
 
 PRECISIONS = ["float32", "int8", "int16"]

@@ -9,10 +9,9 @@ from jaxtyping import config
 from dragoman.data.batch import Batch
 from dragoman.devices.checks import check_ids
 from dragoman.errors import ConfigError, DataError, DragomanError
-from dragoman.model.attention import MultiHeadAttention, attention_weights
+from dragoman.model.attention import MultiHeadAttention, attention_weights, causal_mask, padding_mask
 from dragoman.model.embedding import Embedding, sinusoidal_positions
-from dragoman.model.feed_forward import FeedForward
-from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.model.layers import FeedForward
 from dragoman.model.transformer import Transformer
 
 SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}

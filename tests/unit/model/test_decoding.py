@@ -9,8 +9,8 @@ from torch import Tensor
 from dragoman.bundle import Weights
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch
-from dragoman.inference.engines import Engines
-from dragoman.inference.segments import Source
+from dragoman.engines.choice import Engines
+from dragoman.engines.interface import Source
 from dragoman.model.attention import Cache
 from dragoman.model.transformer import Transformer
 from tests.contract.random_models import KINDS, random_transformer

@@ -16,9 +16,9 @@ from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
+from dragoman.serving.limits import ServeSettings
 from dragoman.serving.models import BatchKey, Models, ServedModel
 from dragoman.serving.service import Service
-from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.placement import AlignedPart, insert_markers

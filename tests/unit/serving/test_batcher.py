@@ -8,9 +8,8 @@ import pytest
 
 from dragoman.records import Candidate, Translation
 from dragoman.serving.batcher import Batcher
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.limits import Refused, ServeSettings
 from dragoman.serving.metrics import Metrics
-from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
 
 

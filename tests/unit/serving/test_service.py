@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman.errors import DataError
-from dragoman.serving.http.refusals import Refused
+from dragoman.serving.limits import Refused
 from dragoman.serving.models import Models
 from dragoman.serving.service import AUTO, Service, TranslationRequest
 

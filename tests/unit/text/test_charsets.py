@@ -6,8 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.charsets import check_encoding, detect_utf16
-from dragoman.text.lines import open_bytes, read_lines
+from dragoman.text.lines import check_encoding, detect_utf16, open_bytes, read_lines
 
 LINES = ["Příliš žluťoučký kůň", "", "úpěl ďábelské ódy", "ASCII alone"]
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from dragoman.config import ModelSettings
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.model.transformer import Transformer
-from dragoman.training.validation import dev_losses, fitting, guessing_loss
+from dragoman.training.session import dev_losses, fitting, guessing_loss
 
 SHAPE = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 

@@ -12,8 +12,8 @@ import torch
 from dragoman import visualization
 from dragoman.bundle import Model
 from dragoman.config import ModelSettings, TrainSettings
+from dragoman.engines.choice import Engines
 from dragoman.errors import ConfigError, DataError
-from dragoman.inference.engines import Engines
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.figures.figure import svg_of

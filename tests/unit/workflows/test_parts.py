@@ -14,7 +14,7 @@ def test_parts_written_in_any_order_are_joined_in_order(tmp_path: Path):
     parts.write(2, b"")
     parts.write(1, b"two\n")
     parts.write(0, b"one\n\n")
-    parts.join()
+    parts.join(3)
     assert (tmp_path / "out.txt").read_bytes() == b"one\n\ntwo\n"
     assert not parts.folder.exists()
 

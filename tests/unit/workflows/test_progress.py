@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 import pytest
 
 from dragoman.counting import count_items
+from dragoman.display import say
 from dragoman.errors import DataError
-from dragoman.messages import say
 from dragoman.workflows.progress import Progress, TerminalProgress
 
 

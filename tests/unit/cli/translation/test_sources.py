@@ -14,7 +14,7 @@ import pytest
 from dragoman.bundle import Model
 from dragoman.cli.main import run_command
 from dragoman.config import InferenceSettings
-from dragoman.inference.segments import Source
+from dragoman.engines.interface import Source
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis
 from dragoman.workflows.models import LoadedTranslator

@@ -11,9 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from dragoman.bundle import Model
-from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
-from dragoman.records import Candidate, Translation
+from dragoman.records import Candidate, Details, Translation
 from dragoman.serving.apis.native_api import _describe_sentence
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys

@@ -13,15 +13,14 @@ from starlette.testclient import TestClient
 from dragoman.bundle import Card, Model
 from dragoman.errors import ConfigError, DataError
 from dragoman.files import MANIFEST, sha256_of
-from dragoman.inference.options import Details
-from dragoman.inference.preservation.markup import translate_html
+from dragoman.inference.preservation import translate_html
 from dragoman.inference.translator import Translator
-from dragoman.records import Candidate, Translation
+from dragoman.records import Candidate, Details, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
+from dragoman.serving.limits import ServeSettings
 from dragoman.serving.models import BatchKey, Models, ServedModel, add_terms, load_served_model
 from dragoman.serving.service import Service
-from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
 
 TEXT = "one two three. four Bahnhof"

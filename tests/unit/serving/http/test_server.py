@@ -26,8 +26,8 @@ from dragoman.errors import ConfigError
 from dragoman.serving.app import make_app
 from dragoman.serving.http.bodies import BodyMemory
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.http.refusals import Refused
 from dragoman.serving.http.server import Server, bind_socket
+from dragoman.serving.limits import Refused
 from dragoman.serving.service import Service
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"

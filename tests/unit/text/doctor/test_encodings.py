@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.text.corpus.opening import open_aligned
-from dragoman.text.doctor.encodings import guess_encoding
 from dragoman.text.doctor.examine import examine
+from dragoman.text.doctor.languages import guess_encoding
 
 WHO = {
     "cs": ["Můj starší bratr", "Naše učitelka", "Ten mladý muž", "Její přítelkyně", "Každý žák", "Pan Novák"],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.documents.tags import Tag, tags_of
+from dragoman.text.documents.markup import Tag, tags_of
 
 
 def tags(page, **how):

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError
-from dragoman.text.tokenization.bpe_dropout import BpeDropout
+from dragoman.text.tokenization.encoding import BpeDropout
 from dragoman.text.tokenization.tokenizer import train_tokenizer
 
 TEXTS = ["The house is small, and the garden isn't large.", "日本語 </s> 😀 تست", "x" * 3000, "", "  \n "]

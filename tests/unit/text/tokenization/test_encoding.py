@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
 from dragoman.records import SentencePair
-from dragoman.text.charsets import replace_surrogates
+from dragoman.text.lines import replace_surrogates
 from dragoman.text.tokenization.encoding import (
     BatchEncoder,
     BatchEncoderPair,

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError, ModelError
-from dragoman.text.tokenization.control_ids import EOS_ID, UNK_ID
+from dragoman.records import EOS_ID, UNK_ID
 from dragoman.text.tokenization.sentencepiece import PieceModel, SentencePieceTokenizer
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair, train_tokenizer, train_tokenizers
 

@@ -2,7 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerSettings
-from dragoman.text.charsets import replace_surrogates
+from dragoman.text.lines import replace_surrogates
 from dragoman.text.tokenization.tokenizer import Tokenizer, train_tokenizer
 from dragoman.text.tokenization.words import spaced_words, words_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.config import Config, TrainSettings, ValidateSettings
 from dragoman.errors import ResourceError
-from dragoman.training.run.limits import (
+from dragoman.training.limits import (
     TrainingPace,
     check_disk,
     kept_bytes,
@@ -73,7 +73,7 @@ def test_the_disk_needs_space_for_the_files_that_are_not_written_yet(
     config = Config(validate=ValidateSettings(every_epochs=1, every_steps=25))
     assert validations_until(config, 100, 50) == 6
     assert validations_until(config, math.inf, 50) > 100
-    monkeypatch.setattr("dragoman.training.run.limits.free_space", lambda folder: 3000)
+    monkeypatch.setattr("dragoman.training.limits.free_space", lambda folder: 3000)
     check_disk(TRAIN, tmp_path, 5000, there=2000)
     with pytest.raises(ResourceError, match=r"3,000 bytes free.* need 3,001.*fewer `train\.keep_checkpoints` \(5 now"):
         check_disk(TRAIN, tmp_path, 5000, there=1999)

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from dragoman.training.run.signals import Interrupted, catch_signals, clean_up_when_terminated
+from dragoman.signals import Interrupted, catch_signals, clean_up_when_terminated
 from tests.dispositions import disposition_of
 
 

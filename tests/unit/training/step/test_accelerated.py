@@ -13,15 +13,12 @@ from torch.nn import functional
 pytest.importorskip("numba", reason="needs numba")
 
 from dragoman.config import ModelSettings
-from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.attention import MultiHeadAttention, causal_mask, padding_mask
 from dragoman.model.embedding import Embedding
-from dragoman.model.feed_forward import FeedForward
-from dragoman.model.layers import Residual
-from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.model.layers import FeedForward, Residual
 from dragoman.model.transformer import Transformer
 from dragoman.training.step import fused
-from dragoman.training.step.accelerated import accelerate
-from dragoman.training.step.dropout import Dropout, Randomness
+from dragoman.training.step.accelerated import Dropout, Randomness, accelerate
 
 RATES = [0.0, 0.3]
 Results = list[Tensor]

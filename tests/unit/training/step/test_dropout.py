@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from dragoman.training.step.accelerated import accelerate
-from dragoman.training.step.dropout import Dropout, Randomness, kept_share
+from dragoman.training.step.accelerated import Dropout, Randomness, accelerate, kept_share
 
 
 def dropout(rate: float) -> Dropout:

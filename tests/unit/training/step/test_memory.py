@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dragoman.config import PRESETS, TrainSettings
-from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.store import InMemoryPairs
 from dragoman.errors import ResourceError
 from dragoman.model.transformer import Transformer
 from dragoman.training.step import memory

@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from dragoman.training.step.dropout import Randomness, cpu_seeds, torch_seed
+from dragoman.training.step.accelerated import Randomness, cpu_seeds, torch_seed
 
 STEPS, RANKS, WORKERS = (1, 2, 3), range(4), range(4)
 

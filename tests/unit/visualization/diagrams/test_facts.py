@@ -11,7 +11,7 @@ from dragoman.bundle import Model
 from dragoman.config import ModelSettings
 from dragoman.data.batch import Batch
 from dragoman.display import shape_text
-from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.model.attention import causal_mask, padding_mask
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.inspection.inspector import inspect_text
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dragoman.bundle import Model
-from dragoman.model.masks import padding_mask
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID
+from dragoman.model.attention import padding_mask
+from dragoman.records import BOS_ID, EOS_ID
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.attributions import (
     compute_attributions,

@@ -5,9 +5,9 @@ import torch
 
 from dragoman.bundle import Model
 from dragoman.config import InferenceSettings
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.tensors.fast_model import FastModel
-from dragoman.text.tokenization.control_ids import EOS_ID
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.tensors.fast_model import FastModel
+from dragoman.records import EOS_ID
 from dragoman.visualization.inspection.beam_tree import trace_search
 
 SOURCES = [[5, 6, 7], [8], [4, 9, 10, 11, 12]]

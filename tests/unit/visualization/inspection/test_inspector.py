@@ -9,13 +9,12 @@ from torch.distributions import Categorical
 from dragoman.bundle import Model, Weights
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
+from dragoman.engines.search.beam import beam_search
+from dragoman.engines.tensors.fast_model import FastModel
 from dragoman.errors import DataError
-from dragoman.inference.search.beam import beam_search
-from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
-from dragoman.records import Hypothesis
-from dragoman.text.tokenization.control_ids import BOS_ID, EOS_ID, NEVER_WRITTEN
+from dragoman.records import BOS_ID, EOS_ID, NEVER_WRITTEN, Hypothesis
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import MOST_TOKENS, NUM_UNCERTAIN, inspect_text
 

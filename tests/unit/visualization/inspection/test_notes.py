@@ -3,7 +3,7 @@ import numpy as np
 from dragoman.config import Config, DataSettings
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.inspection.inspection import Note, Side
-from dragoman.visualization.inspection.notes import find_notes, length_notes
+from dragoman.visualization.inspection.inspector import find_notes, length_notes
 
 
 def side(text: str) -> Side:

@@ -19,15 +19,17 @@ from dragoman.cli.main import run_command
 from dragoman.data.batch import Batch
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.report.report import ReportedTest, report_html, write_report
-from dragoman.visualization.report.report_sentences import (
+from dragoman.visualization.report.report import (
+    ReportedTest,
     WordWeights,
     choose_rows,
     choose_sentences,
     clip_text,
     cross_attention_of,
     hover_rules,
+    report_html,
     shade_level,
+    write_report,
 )
 from dragoman.visualization.report.run_facts import TrainingLog, open_stored_part, read_log, read_run
 from dragoman.visualization.report.run_figures import draw_lengths, draw_run, inline_svg
@@ -230,7 +232,7 @@ def test_a_damaged_test_set_is_reported_before_translating(run: Path, capsys: py
 def test_a_folder_without_a_run_is_reported_before_loading_a_model(
     run: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.bundle.model.parse_weights", None)
+    monkeypatch.setattr("dragoman.bundle.weights.parse_weights", None)
     (run / "config.toml").unlink()
     assert run_command(["report", str(run), "--device", "cpu"]) == 2
     assert "is not a run: it has no config.toml" in capsys.readouterr().err
@@ -279,7 +281,7 @@ def test_complete_lines_of_a_truncated_log_are_read(tmp_path: Path) -> None:
 def test_histograms_count_every_pair(run: Path) -> None:
     facts, store = read_run(run), open_stored_part(run, "train")
     figure = draw_lengths(facts.lengths, ("a", "b"), facts.config.data.max_tokens)
-    for axes, values in zip(figure.axes, (store.src_lengths, store.tgt_lengths), strict=True):
+    for axes, values in zip(figure.axes, (store.src_counts, store.tgt_counts), strict=True):
         counts = [bar.get_height() for bar in axes.patches]
         assert sum(counts) == len(store) == facts.card.train_pairs
         assert axes.get_title(loc="left").endswith(f"(mean {values.mean():.1f})")

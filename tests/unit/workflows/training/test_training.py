@@ -10,9 +10,9 @@ from dragoman.bundle.folder import read_settings
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
+from dragoman.signals import Interrupted
 from dragoman.training.run.log import LogDisplay
 from dragoman.training.run.run_folder import RunFolder
-from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.progress import FinalScores, PairCounts, Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 from dragoman.workflows.training.training import train_run
