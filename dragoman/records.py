@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dragoman.text.documents.terms import Terms
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
-LARGEST_CONTROL_ID = UNK_ID
+NUM_CONTROL_IDS = 4
 NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
 """Ids that a search does not write. Forced prefixes may contain them."""
 

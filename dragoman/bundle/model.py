@@ -75,11 +75,6 @@ class Weights:
         return self._device if self._built is None else str(self._built.device)
 
     @property
-    def max_positions(self) -> int | None:
-        """Number of positions that a source or target can have, or None for no limit."""
-        return self.settings.position_limit
-
-    @property
     def is_float32(self) -> bool:
         """Whether the weights have full precision, as they have in folders."""
         return self._built is None or str(self._built.projection.weight.dtype) == "torch.float32"

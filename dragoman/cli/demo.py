@@ -10,12 +10,13 @@ from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.cli.train import run_training
 from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
-from dragoman.data.store import NUM_CONTROL_IDS, copy_task
+from dragoman.data.store import copy_task
 from dragoman.demo.phrasebook import PhrasebookPair
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.display import say
 from dragoman.errors import ConfigError
 from dragoman.files import sibling_path, write_file
+from dragoman.records import NUM_CONTROL_IDS
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.workflows.training.settings import RunRequest, check_early
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dragoman.errors import DataError, ModelError
 from dragoman.files import verify_folder, write_folder
+from dragoman.records import NUM_CONTROL_IDS
 from dragoman.text.tokenization.encoding import RaggedIds
 
 Ids: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -73,9 +74,6 @@ class InMemoryPairs:
     def tgt_ids(self, index: int) -> Ids:
         """Target ids of one pair."""
         return self._tgt[index]
-
-
-NUM_CONTROL_IDS = 4
 
 
 @dataclass(frozen=True, slots=True)

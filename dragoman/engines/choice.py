@@ -24,13 +24,12 @@ from dragoman.devices.without_torch import (
     num_search_threads,
     resolve_inference_precision,
 )
-from dragoman.engines.interface import IdPair, IdStream, Source
+from dragoman.engines.interface import ForcedPass, IdPair, IdStream, Source
 from dragoman.errors import require_torch
 from dragoman.kernels import library
 from dragoman.records import Hypothesis
 
 if TYPE_CHECKING:
-    from dragoman.engines.compiled.engine import ForcedPass
     from dragoman.engines.compiled.weights import CompiledWeights
     from dragoman.engines.tensors.engine import TensorEngine
 
@@ -43,7 +42,7 @@ class CompiledEngine:
 
     def __init__(self, model: Weights, precision: str, max_length: int | None = None) -> None:
         self._weights = convert_once(model, precision).now()
-        self._max_length = model.max_positions if max_length is None else max_length
+        self._max_length = model.settings.position_limit if max_length is None else max_length
 
     @property
     def is_finite(self) -> bool:
@@ -74,9 +73,7 @@ class CompiledEngine:
         yield from stream_search(self._weights, waiting, settings)
         return waiting.found[0]
 
-    def force(
-        self, pairs: Sequence[IdPair], layer: int | None = None, with_log_probs: bool = True
-    ) -> "list[ForcedPass]":
+    def force(self, pairs: Sequence[IdPair], layer: int | None = None, with_log_probs: bool = True) -> list[ForcedPass]:
         """Run the decoder over given targets, on all threads.
 
         Parameters
@@ -113,7 +110,7 @@ class Engines:
 
     def force(
         self, pairs: Sequence[IdPair], precision: str, layer: int | None = None, with_log_probs: bool = True
-    ) -> "list[ForcedPass]":
+    ) -> list[ForcedPass]:
         """Run the decoder over given targets, with matrix products of a precision of `InferenceSettings`."""
         settings = replace(InferenceSettings(), precision=precision)  # type: ignore[arg-type]
         return self.choose(settings)[0].force(pairs, layer, with_log_probs)

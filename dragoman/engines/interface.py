@@ -60,6 +60,23 @@ IdStream = Generator[list[int], None, list[Hypothesis]]
 """Yields the ids that the best output certainly starts with, after each step. Returns the hypotheses, best first."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForcedPass:
+    """What a model computes for one pair of n source tokens and m target tokens. The target is forced.
+
+    Attributes
+    ----------
+    log_probs
+        Natural log-probability (m + 1,) of each target token and of eos, given the tokens before it.
+    attention
+        Cross-attention (H, m + 1, n + 1) of the layer that was requested, else (0, 0, 0). Queries are bos and the
+        target tokens, and keys are the source tokens and eos. Each row sums to 1.
+    """
+
+    log_probs: npt.NDArray[np.float32]
+    attention: npt.NDArray[np.float32]
+
+
 class Search(Protocol):
     """Finds translations."""
 

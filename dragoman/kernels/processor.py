@@ -118,6 +118,11 @@ HEAD_WIDTH_MULTIPLE = 16
 """Numbers that the attention instructions of the search compute at once. Heads are padded to a multiple."""
 
 
+def to_multiple(count: int, of: int) -> int:
+    """`count`, rounded up to a multiple of `of`."""
+    return -(-count // of) * of
+
+
 def largest_integer(precision: str, depth: int) -> int:
     """The integer that the largest magnitude of a row or column of `depth` numbers is scaled to.
 

@@ -28,6 +28,16 @@ from dragoman.serving.limits import LOG, Refused, ServeSettings, internal_error,
 from dragoman.serving.metrics import Metrics
 from dragoman.text.documents.markers import MarkedText
 
+# A small request, such as from a person who types, has at most 160 estimated tokens in at most 4 sentences.
+_SMALL_COST, _SMALL_SENTENCES = 160, 4
+# The time after a small request in which large ones leave a lane free for the next small one.
+_SMALL_MEMORY_SECONDS = 2.0
+# Splitting fewer sentences than this between two free lanes does not help.
+_LEAST_SHARE = 4
+# A batch holds the interpreter between its steps, longer with more sentences: keep it short beside small requests.
+_SENTENCES_BESIDE = 16
+# Longest time for a batch. The next batch, and every sentence of this one, waits until the whole batch is done.
+_BATCH_SECONDS = 1.0
 # A batch with at least this share of the full cost counts as full.
 _FULL_SHARE = 0.5
 # The weight of a new measurement in the moving average.
@@ -98,18 +108,6 @@ class Throughput:
         if len(self._running) < self._lanes or not self.rate:
             return []
         return [now - started - factor * cost / self.rate for cost, started in self._running.values()]
-
-
-# A small request, such as from a person who types, has at most 160 estimated tokens in at most 4 sentences.
-_SMALL_COST, _SMALL_SENTENCES = 160, 4
-# The time after a small request in which large ones leave a lane free for the next small one.
-_SMALL_MEMORY_SECONDS = 2.0
-# Splitting fewer sentences than this between two free lanes does not help.
-_LEAST_SHARE = 4
-# A batch holds the interpreter between its steps, longer with more sentences: keep it short beside small requests.
-_SENTENCES_BESIDE = 16
-# Longest time for a batch. The next batch, and every sentence of this one, waits until the whole batch is done.
-_BATCH_SECONDS = 1.0
 
 
 class _Job:

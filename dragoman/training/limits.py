@@ -20,6 +20,9 @@ from dragoman.files import free_space
 from dragoman.training.run.log import duration
 from dragoman.training.session import TrainingSession
 
+# The share of a time limit left for gradients. A warm-up that is too long costs more than one slightly too short.
+_GRADIENTS_SHARE = 0.75
+_VALIDATIONS = {"validate.every_epochs", "validate.every_steps"}
 _SILENCE_SECONDS = 20.0
 """If the next log line is further away than this, the run announces it."""
 _MOST_VALIDATIONS, _FEW_VALIDATIONS = 5, 3
@@ -132,11 +135,6 @@ def _round_up(value: float) -> int:
     """Rounded up to two significant digits."""
     unit = 10.0 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
     return max(1, round(math.ceil(value / unit - 1e-9) * unit))
-
-
-# The share of a time limit left for gradients. A warm-up that is too long costs more than one slightly too short.
-_GRADIENTS_SHARE = 0.75
-_VALIDATIONS = {"validate.every_epochs", "validate.every_steps"}
 
 
 def fitting_values(config: Config, given: Collection[str]) -> dict[str, float]:

@@ -68,7 +68,7 @@ def agreement_of(exported: Path, trained: Model) -> Agreement:
 
 def _sample(trained: Model) -> list[list[int]]:
     """Source ids without eos. All have the same length, so that one limit applies to all outputs."""
-    positions = trained.weights.max_positions or _TOKENS + 1
+    positions = trained.weights.settings.position_limit or _TOKENS + 1
     length = max(1, min(_TOKENS, trained.config.data.max_tokens, positions - 1))
     draw = random.Random(_SEED)
     ids = range(len(CONTROL_TOKENS), trained.tokenizers.src.vocab_size)

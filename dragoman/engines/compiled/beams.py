@@ -31,7 +31,7 @@ from dragoman.kernels.jit import jit_without_nan
 from dragoman.kernels.matrix_products import multiply
 from dragoman.kernels.processor import PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
 from dragoman.kernels.vectors import exp2, maximum, sum_of_powers
-from dragoman.records import EOS_ID, LARGEST_CONTROL_ID, NEVER_WRITTEN
+from dragoman.records import EOS_ID, NEVER_WRITTEN, NUM_CONTROL_IDS
 
 _ZERO = np.float32(0)
 _NONE = np.float32(-np.inf)
@@ -118,7 +118,7 @@ def _logits(row: int, band: int, linear: PackedLinear, rows: RowBuffers) -> None
 @jit_without_nan
 def _may_be_written(token: int, position: int, rules: BeamRules) -> bool:
     """Whether the search may write a token at a position. The same rule as `interface.unwritable`."""
-    if token > LARGEST_CONTROL_ID:
+    if token >= NUM_CONTROL_IDS:
         return True
     if token == EOS_ID:
         return position >= rules.min_tokens

@@ -7,16 +7,15 @@ results do not depend on the sentences in other slots, to the last bit.
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dragoman.config import InferenceSettings
-from dragoman.engines.compiled.layout import FREE, NUMBER_TYPES, BeamRules, Floats, Integers, RowBuffers, SearchState
+from dragoman.engines.compiled.layout import FREE, NUMBER_TYPES, BeamRules, Integers, RowBuffers, SearchState
 from dragoman.engines.compiled.weights import CompiledWeights
-from dragoman.engines.interface import IdPair, Source, length_penalties, output_limit, pair_batches
+from dragoman.engines.interface import ForcedPass, IdPair, Source, length_penalties, output_limit, pair_batches
 from dragoman.kernels import VECTOR_WIDTH, processor
 from dragoman.kernels.library import pack
 from dragoman.records import BOS_ID, EOS_ID, Hypothesis
@@ -28,14 +27,14 @@ def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positio
     Rows are padded to whole tiles, and one more tile, because products read and write whole tiles. Source keys are
     stored for `src_length` positions.
     """
-    room = -(-count // processor.PRODUCT_ROWS) * processor.PRODUCT_ROWS + processor.PRODUCT_ROWS
+    room = processor.to_multiple(count, processor.PRODUCT_ROWS) + processor.PRODUCT_ROWS
     width, heads_width, inner = weights.width, weights.heads_width, weights.inner_width
     inputs, at_once = NUMBER_TYPES[weights.precision]["inputs"], processor.MULTIPLIED_TOGETHER[weights.precision]
-    inner_width = -(-inner // at_once) * at_once
+    inner_width = processor.to_multiple(inner, at_once)
     outputs = np.zeros(
-        (room, -(-max(3 * heads_width, inner) // processor.PRODUCT_COLUMNS) * processor.PRODUCT_COLUMNS), np.float32
+        (room, processor.to_multiple(max(3 * heads_width, inner), processor.PRODUCT_COLUMNS)), np.float32
     )
-    of_states = np.zeros((room, -(-width // at_once) * at_once), inputs)
+    of_states = np.zeros((room, processor.to_multiple(width, at_once)), inputs)
     return RowBuffers(
         states=np.zeros((room, width), np.float32),
         inputs=of_states,
@@ -138,6 +137,12 @@ class _Limited(NamedTuple):
     limit: int
 
 
+def _check_ids(name: str, rows: Iterable[Sequence[int]], vocab_size: int) -> None:
+    """Raise ValueError unless all ids are of the vocabulary. Machine code does not check them."""
+    if any(row and not 0 <= min(row) <= max(row) < vocab_size for row in rows):
+        raise ValueError(f"{name} must be below {vocab_size}")
+
+
 class Waiting:
     """The queue of sentences to search, longest first, shared by all threads.
 
@@ -159,8 +164,7 @@ class Waiting:
         self, sources: Sequence[Source], settings: InferenceSettings, max_length: int | None, weights: CompiledWeights
     ) -> None:
         for side, size in zip(("ids", "prefix"), weights.vocab_sizes, strict=True):
-            if any(row and not 0 <= min(row) <= max(row) < size for row in (getattr(one, side) for one in sources)):
-                raise ValueError(f"a source's {side} must be below {size}")
+            _check_ids(f"a source's {side}", [getattr(one, side) for one in sources], size)
         limited = (
             _Limited(place, source, output_limit(source.length, len(source.prefix), settings, max_length))
             for place, source in enumerate(sources)
@@ -225,7 +229,7 @@ class _Batch:
 
     def __init__(self, weights: CompiledWeights, settings: InferenceSettings, slots: int, most: WaitingWork) -> None:
         self._weights, self._settings, self._most = weights, settings, most
-        self._src_length = -(-most.src_length // processor.HEAD_WIDTH_MULTIPLE) * processor.HEAD_WIDTH_MULTIPLE
+        self._src_length = processor.to_multiple(most.src_length, processor.HEAD_WIDTH_MULTIPLE)
         self._rules = BeamRules(settings.beam_size, settings.n_best, settings.min_tokens)
         self._slots, self._free = slots, list(range(slots))
         self._places: dict[int, int] = {}
@@ -350,23 +354,6 @@ class _Batch:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class ForcedPass:
-    """What a model computes for one pair of n source tokens and m target tokens. The target is forced.
-
-    Attributes
-    ----------
-    log_probs
-        Natural log-probability (m + 1,) of each target token and of eos, given the tokens before it.
-    attention
-        Cross-attention (H, m + 1, n + 1) of the layer that was requested, else (0, 0, 0). Queries are bos and the
-        target tokens, and keys are the source tokens and eos. Each row sums to 1.
-    """
-
-    log_probs: Floats
-    attention: Floats
-
-
 def force_targets(
     weights: CompiledWeights, pairs: Sequence[IdPair], *, layer: int | None = None, with_log_probs: bool = True
 ) -> list[ForcedPass]:
@@ -395,8 +382,7 @@ def force_targets(
         If a side has more tokens than the model has learned positions.
     """
     for side, size in enumerate(weights.vocab_sizes):
-        if any(pair[side] and not 0 <= min(pair[side]) <= max(pair[side]) < size for pair in pairs):
-            raise ValueError(f"the ids of side {side} of a pair must be below {size}")
+        _check_ids(f"the ids of side {side} of a pair", [pair[side] for pair in pairs], size)
     if layer is not None and not 0 <= layer < weights.num_layers:
         raise ValueError(f"`layer` must be from 0 to {weights.num_layers - 1}, but is {layer}")
     found: dict[int, ForcedPass] = {}
@@ -415,7 +401,7 @@ def _force_batch(
     _, labels = _flatten([[*tgt, EOS_ID] for _, tgt in pairs])
     src_lengths = np.diff(src_starts)
     length, longest = int(np.diff(starts).max()), int(src_lengths.max())
-    positions = -(-longest // processor.HEAD_WIDTH_MULTIPLE) * processor.HEAD_WIDTH_MULTIPLE
+    positions = processor.to_multiple(longest, processor.HEAD_WIDTH_MULTIPLE)
     rows = allocate_rows(weights, max(len(ids), len(src_ids)), positions, max(positions, length))
     search = allocate_search(weights, InferenceSettings(beam_size=1), len(pairs), positions, length, 1)
     attention = np.zeros((0, 0, 0) if layer is None else (len(ids), weights.shape.num_heads, positions), np.float32)

@@ -75,7 +75,7 @@ def _put_row(values: Any, inputs: Any, scales: Any, row: Any) -> Any:
     elif inputs.dtype.name == "int16":
 
         def put(values: Any, inputs: Any, scales: Any, row: Any) -> None:
-            # The formula of `kernels.tiles.largest_integer`.
+            # The formula of `kernels.processor.largest_integer`.
             most = np.float32(min(_LARGEST_SHORT, math.floor(math.sqrt(_LARGEST_SUM / values.size))))
             largest = _TINY
             for i in range(values.size):

@@ -189,18 +189,15 @@ def pack_products(
     `padding`.
     """
     size, depth = products[0].weight.shape
-    together, columns = processor.MULTIPLIED_TOGETHER[precision], size + -size % multiple_of
-    shape = (
-        len(products),
-        columns // processor.PRODUCT_COLUMNS,
-        -(-depth // together) * processor.PRODUCT_COLUMNS * together,
-    )
+    together, columns = processor.MULTIPLIED_TOGETHER[precision], processor.to_multiple(size, multiple_of)
+    rows = processor.to_multiple(depth, together)
+    shape = len(products), columns // processor.PRODUCT_COLUMNS, rows * processor.PRODUCT_COLUMNS
     corrections = np.float32 if precision == "float32" else np.int32
     types = products[0].weight.dtype, corrections, np.float32, np.float32
     per_column = len(products), columns
     packed = PackedLinear(*map(_allocate_aligned, (shape, per_column, per_column, per_column), types))
     for layer, product in enumerate(products):
-        weight = _pad(product.weight, columns, -(-depth // together) * together)
+        weight = _pad(product.weight, columns, rows)
         groups = weight.reshape(shape[1], processor.PRODUCT_COLUMNS, -1, together).transpose(0, 2, 1, 3)
         packed.panels[layer].reshape(groups.shape)[...] = groups
         packed.scale[layer, :size] = product.scale

@@ -14,8 +14,7 @@ from dragoman.config import InferenceSettings
 from dragoman.counting import count_share, is_counting
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.devices.without_torch import map_in_threads, num_search_threads
-from dragoman.engines.compiled.engine import ForcedPass
-from dragoman.engines.interface import IdPair, IdStream, Source, pair_batches, token_batches
+from dragoman.engines.interface import ForcedPass, IdPair, IdStream, Source, pair_batches, token_batches
 from dragoman.engines.search.beam import beam_search, stream_beam_search
 from dragoman.engines.search.sampling import sample
 from dragoman.engines.search.step_model import Ensemble, StepModel

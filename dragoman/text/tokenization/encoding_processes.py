@@ -4,8 +4,8 @@ This process encodes the first chunks, so that a small corpus starts no other pr
 processes that cannot start or are killed. The ids are the same in all cases.
 """
 
+import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -16,6 +16,8 @@ from contextlib import suppress
 from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import BinaryIO, cast
+
+import numpy as np
 
 from dragoman.records import SentencePair
 from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, RaggedIds
@@ -74,7 +76,7 @@ class ProcessEncoderPair:
         yield from (self._answered(worker, chunk) for worker, chunk in busy)
 
     def _answered(self, worker: "_Worker", chunk: list[SentencePair]) -> EncodedChunk:
-        return EncodedChunk(chunk, *(worker.answer() or self._here.encode(chunk)))
+        return EncodedChunk(chunk, *(worker.answer(len(chunk)) or self._here.encode(chunk)))
 
 
 class _Worker:
@@ -97,24 +99,27 @@ class _Worker:
             )
 
     def ask(self, chunk: Sequence[SentencePair]) -> None:
-        """Send the texts of a chunk."""
+        """Send the texts of a chunk: a line with the number of bytes, then JSON."""
         if self._process is None:
             return
         try:
-            _send(([pair.src for pair in chunk], [pair.tgt for pair in chunk]), cast(BinaryIO, self._process.stdin))
+            stream = cast(BinaryIO, self._process.stdin)
+            texts = json.dumps([[pair.src for pair in chunk], [pair.tgt for pair in chunk]]).encode()
+            stream.write(b"%d\n%b" % (len(texts), texts))
+            stream.flush()
         except OSError:
             self.end()
 
-    def answer(self) -> tuple[RaggedIds, RaggedIds] | None:
+    def answer(self, num_pairs: int) -> tuple[RaggedIds, RaggedIds] | None:
         """The ids of both sides, or None if the process is gone."""
         if self._process is None:
             return None
+        stream = cast(BinaryIO, self._process.stdout)
         try:
-            rows: tuple[RaggedIds, RaggedIds] = pickle.load(cast(BinaryIO, self._process.stdout))
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+            return _receive(stream, num_pairs), _receive(stream, num_pairs)
+        except (OSError, ValueError):
             self.end()
             return None
-        return rows
 
     def end(self) -> None:
         """Kill the process, if it is not gone yet."""
@@ -136,16 +141,21 @@ def _save(tokenizers: TokenizerPair) -> str:
 
 def serve() -> None:
     """The main loop of a worker process: encode chunks with the tokenizers in the given folder until the input ends."""
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
     encoders = BatchEncoderPair.of(TokenizerPair.load(Path(sys.argv[1])))
-    with suppress(EOFError):
-        while True:
-            src, tgt = pickle.load(sys.stdin.buffer)
-            _send((encoders.src.encode(src), encoders.tgt.encode(tgt)), sys.stdout.buffer)
+    for num_bytes in requests:
+        src, tgt = json.loads(requests.read(int(num_bytes)))
+        for rows in (encoders.src.encode(src), encoders.tgt.encode(tgt)):
+            answers.write(rows.lengths.tobytes())
+            answers.write(rows.ids.tobytes())
+        answers.flush()
 
 
-def _send(content: object, stream: BinaryIO) -> None:
-    pickle.dump(content, stream)
-    stream.flush()
+def _receive(stream: BinaryIO, num_rows: int) -> RaggedIds:
+    """Read the lengths, then the ids. Raises ValueError if the stream ends too early."""
+    lengths = np.frombuffer(stream.read(8 * num_rows), np.int64, num_rows)
+    num_ids = int(lengths.sum())
+    return RaggedIds(np.frombuffer(stream.read(4 * num_ids), np.int32, num_ids), lengths)
 
 
 def _count_processors() -> int:

@@ -28,11 +28,11 @@ from typing import Any, Literal
 import numpy as np
 from tokenizers import Tokenizer, models
 
+from dragoman.records import NUM_CONTROL_IDS
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, SPACE_SYMBOL, byte_token
 
 _UNKNOWN = "<unk> "  # has a space, which normalized text never has
 _UNK_ID = CONTROL_TOKENS.index("<unk>")
-_NUM_CONTROLS = len(CONTROL_TOKENS)
 _MAX_PIECE_CHARACTERS = 1000
 _LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
 _SPACES = re.compile(" {2,}")
@@ -82,7 +82,7 @@ class SentencePieceTokenizer:
         scored = [(_UNKNOWN, min(score for _, score in model.pieces)), *model.pieces]
         is_unigram = model.algorithm == "unigram"
         self._library = Tokenizer(models.Unigram(scored, 0, False) if is_unigram else _bpe(model.pieces))
-        self._ids = {token: index for index, token in enumerate(self.vocabulary) if index >= _NUM_CONTROLS}
+        self._ids = {token: index for index, token in enumerate(self.vocabulary) if index >= NUM_CONTROL_IDS}
         self._piece_ids = [_UNK_ID, *(self._ids.get(piece, _UNK_ID) for piece, _ in model.pieces)]
 
     def get_vocab_size(self, with_added_tokens: bool = True) -> int:
@@ -173,9 +173,9 @@ def read_sentencepiece(document: dict[str, Any]) -> SentencePieceTokenizer:
 
 
 def _check(model: PieceModel, vocabulary: Sequence[str]) -> None:
-    if tuple(vocabulary[:_NUM_CONTROLS]) != CONTROL_TOKENS:
+    if tuple(vocabulary[:NUM_CONTROL_IDS]) != CONTROL_TOKENS:
         raise ValueError(f"its first tokens are not {', '.join(CONTROL_TOKENS)}")
-    tokens = vocabulary[_NUM_CONTROLS:]
+    tokens = vocabulary[NUM_CONTROL_IDS:]
     for what, texts in (("token", tokens), ("piece", [piece for piece, _ in model.pieces])):
         if not texts or not all(0 < len(text) <= _MAX_PIECE_CHARACTERS for text in texts):
             raise ValueError(f"it has a {what} that is empty or too long, or none")

@@ -26,14 +26,13 @@ from tokenizers import models, trainers
 
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError
-from dragoman.records import UNK_ID
+from dragoman.records import NUM_CONTROL_IDS, UNK_ID
 from dragoman.text.lines import replace_surrogates
 from dragoman.text.tokenization import pipelines
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, TokenizerModel, assemble
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_language
 from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
 
-_NUM_CONTROLS = len(CONTROL_TOKENS)
 _JOINT_FILE, _SIDE_FILES = "tokenizer.json", ("src.tokenizer.json", "tgt.tokenizer.json")
 
 
@@ -60,7 +59,7 @@ class Tokenizer:
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of ids. Control ids are skipped. Bytes that form no character become U+FFFD."""
-        kept = [int(index) for index in ids if index >= _NUM_CONTROLS]
+        kept = [int(index) for index in ids if index >= NUM_CONTROL_IDS]
         text: str = self.library.decode(kept, skip_special_tokens=False)
         return text
 
@@ -84,7 +83,7 @@ class Tokenizer:
 
     @cached_property
     def _characters(self) -> frozenset[str]:
-        names = self.tokens(range(_NUM_CONTROLS, self.vocab_size))
+        names = self.tokens(range(NUM_CONTROL_IDS, self.vocab_size))
         whole = (name for name in names if not name.startswith("<0x"))
         return frozenset(char for name in whole for char in name if char >= " " and char != "\x7f") | {" "}
 
@@ -96,7 +95,7 @@ class Tokenizer:
         @cache
         def name(index: int) -> str:
             token = str(library.id_to_token(index))
-            return pipelines.show_byte_level(token) if is_byte_level and index >= _NUM_CONTROLS else token
+            return pipelines.show_byte_level(token) if is_byte_level and index >= NUM_CONTROL_IDS else token
 
         return name
 
@@ -169,7 +168,7 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
             '`tokenizer.kind` must be bpe, unigram or word for training, but is "sentencepiece". Only imported models '
             "have such tokenizers."
         )
-    smallest = _NUM_CONTROLS + (1 if kind == "word" else 256 if kind == "byte_bpe" else 257)
+    smallest = NUM_CONTROL_IDS + (1 if kind == "word" else 256 if kind == "byte_bpe" else 257)
     if settings.vocab_size < smallest:
         raise ConfigError(
             f"`tokenizer.vocab_size` must be at least {smallest} for this kind of tokenizer "
@@ -248,7 +247,7 @@ def _with_byte_pieces(pieces: list[tuple[str, float]], byte_tokens: list[str]) -
 
     The library sums scores in an order that differs from run to run. Rounding and sorting keep the ids the same.
     """
-    scored = sorted((piece, round(score, 3)) for piece, score in pieces[_NUM_CONTROLS:])
+    scored = sorted((piece, round(score, 3)) for piece, score in pieces[NUM_CONTROL_IDS:])
     lowest = min((score for _, score in scored), default=0.0)
     controls = [(token, 0.0) for token in CONTROL_TOKENS]
     return models.Unigram([*controls, *((token, lowest) for token in byte_tokens), *scored], UNK_ID, True)

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
 from dragoman.kernels.compiling import can_compile
+from dragoman.kernels.processor import to_multiple
 
 # With more keys, attention is faster as library products.
 _MAX_KEYS = 128
@@ -170,8 +171,11 @@ def _pad(hidden: Tensor, rows: int) -> Tensor:
 
 
 def _cut_rows(rows: Tensor, shape: torch.Size) -> Tensor:
-    """The first rows, in `shape` except for its last dimension."""
-    return rows[: shape[:-1].numel()].view(*shape[:-1], rows.size(1))
+    """The first rows, in `shape` except for its last dimension. One operation of torch, because each takes the lock."""
+    sizes, steps = [*shape[:-1], rows.size(1)], [1]
+    for size in reversed(sizes[1:]):
+        steps.insert(0, steps[0] * size)
+    return rows.as_strided(sizes, steps)
 
 
 class _AddDropout(_Operation):
@@ -202,8 +206,8 @@ class _LayerNorm(_Operation):
     def forward(ctx: Any, rows: Float[Tensor, "*rows D"], gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
         rows, width = rows.contiguous(), rows.size(-1)
         count = rows.numel() // width
-        normed, statistics = torch.empty_like(rows), torch.empty(2, count)
-        _call(_kernels().normalize_rows, rows, count, width, rows, gain, bias, epsilon, normed, *statistics)
+        normed, statistics = torch.empty_like(rows), torch.empty(2 * count)
+        _call(_kernels().normalize_rows, rows, count, width, rows, gain, bias, epsilon, normed, *_halves(statistics))
         ctx.save_for_backward(rows, gain, statistics)
         return normed
 
@@ -214,10 +218,15 @@ class _LayerNorm(_Operation):
         grad, width = grads[0].contiguous(), rows.size(-1)
         found = torch.empty_like(rows), torch.empty_like(gain), torch.empty_like(gain)
         row_grads, gain_grad, bias_grad = found
-        inputs, sums = (grad, rows, gain, *statistics), np.zeros((2, width), np.float32)
+        inputs, sums = (grad, rows, gain, *_halves(statistics)), np.zeros((2, width), np.float32)
         shape = rows.numel() // width, width
         _call(_kernels().normalize_rows_backward, rows, *shape, *inputs, row_grads, sums, gain_grad, bias_grad)
         return *found, None
+
+
+def _halves(numbers: Tensor) -> tuple[int, int]:
+    """The addresses of the two halves of a float32 tensor."""
+    return numbers.data_ptr(), numbers.data_ptr() + 2 * numbers.numel()
 
 
 class _ReluDropout(_Operation):
@@ -338,7 +347,7 @@ def _shapes_of_buffers(num_queries: int, num_keys: int, chunks: int) -> tuple[tu
 
     A head has a width of `chunks` times VECTOR_WIDTH. Scores, too, are in chunks of VECTOR_WIDTH numbers.
     """
-    rows, columns = -(-num_queries // TILE_ROWS) * TILE_ROWS, -(-num_keys // VECTOR_WIDTH)
+    rows, columns = to_multiple(num_queries, TILE_ROWS), -(-num_keys // VECTOR_WIDTH)
     query, key = (rows, chunks, VECTOR_WIDTH), (columns * VECTOR_WIDTH, chunks, VECTOR_WIDTH)
     return query, key, (chunks * VECTOR_WIDTH, columns, VECTOR_WIDTH), (rows, columns, VECTOR_WIDTH)
 
