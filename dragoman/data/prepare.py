@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dragoman.config import CORPUS_FILES, Config
-from dragoman.data.store import IDENTITY, PairStore, open_if_current, read_identity, write_store
+from dragoman.data.store import IDENTITY, PairStore, files_of_pairs, open_if_current, read_identity, write_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
 from dragoman.files import disk_errors, hash_json, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
@@ -221,7 +221,8 @@ class _Preparation:
             self._excluded_gone = any(_recorded_test(before, part) is not None for part in changed)
             self._excluded = {part: corpus for part, corpus in self._excluded.items() if part not in changed}
             return
-        now = {"key": self.key, **{part: self._identities[part] for part in _TESTS}, "files": files}
+        recorded = dict(zip(files_of_pairs(self._config.data), files.values(), strict=False))  # no temporary names
+        now = {"key": self.key, **{part: self._identities[part] for part in _TESTS}, "files": recorded}
         with disk_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         write_file(path, json.dumps(now, indent=1) + "\n")

@@ -10,7 +10,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,10 +30,11 @@ _BAR_CHARS = 30
 class Progress:
     """Receiver of a workflow's reports. This class ignores them; override the methods that you need.
 
-    `log` shows the log of training. None discards it.
+    `log` shows the log of training. None discards it. `named` replaces the names of temporary files in notes.
     """
 
     log: LogDisplay | None = None
+    named: Callable[[str], str] = str
 
     def note(self, text: str) -> None:
         """Receive a sentence for the user, such as a warning or the path of a file."""
@@ -81,7 +82,7 @@ class TerminalProgress(Progress):
     def note(self, text: str) -> None:
         """Print a note."""
         self.end_stage()
-        say(text)
+        say(self.named(text))
 
     def stage(self, name: str, done: int, total: int | None = None, unit: str = "pairs") -> None:
         """Print the name of a new stage, or how much of it is done."""

@@ -20,6 +20,7 @@ from tests.system.commands import write_sides
 
 SIZES: dict[str, Any] = {"preset": "custom", "d_model": 16, "d_ff": 16, "num_heads": 2, "vocab_size": 300}
 MODEL = "must be a path, a run or a translator, but is"
+SENTENCES = "must be a path or strings in order (a list, a column), but is"
 HUB = "`model` must be a path, a run, or a model of the hub as owner/name, but is <Translator: en to de, beam size 5>."
 SMALL: dict[str, Any] = SIZES | {"max_steps": 4, "device": "cpu", "test_fraction": 0.1, "train_seed": 2}
 
@@ -194,10 +195,10 @@ def test_what_is_no_run_or_no_model_is_refused(inside: Path) -> None:
             lambda t: dragoman.evaluate(None, "text.en", "text.de"),
             f"`model` {MODEL} None.",
         ),
-        (lambda t: dragoman.evaluate(t, 1, "text.de"), "`src` must be a path, but is 1."),
+        (lambda t: dragoman.evaluate(t, 1, "text.de"), f"`src` {SENTENCES} 1."),
         (
             lambda t: dragoman.compare("text.de", 2, "text.en", "text.de"),
-            f"`b` {MODEL} 2.",
+            "`b` must be a path, a run, a translator or strings in order (a list, a column), but is 2.",
         ),
         (lambda t: dragoman.inspect(t, ["Hello"]), "`text` must be a string, but is ['Hello']."),
         (lambda t: dragoman.inspect(None, "Hello"), f"`model` {MODEL} None."),
@@ -205,7 +206,7 @@ def test_what_is_no_run_or_no_model_is_refused(inside: Path) -> None:
             lambda t: dragoman.load(t),
             HUB,
         ),
-        (lambda t: dragoman.train(src=1, tgt="text.de"), "`src` must be a path, but is 1."),
+        (lambda t: dragoman.train(src=1, tgt="text.de"), f"`src` {SENTENCES} 1."),
         (lambda t: dragoman.train("text.en", "text.de", out=3), "`out` must be a path, but is 3."),
         (
             lambda t: dragoman.plan("text.en", "text.de", config=3),

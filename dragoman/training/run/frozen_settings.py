@@ -1,7 +1,8 @@
 """The configuration that a run started with: written once, and compared whenever the run continues.
 
 RUN/config.toml has absolute paths of the corpora, so that a run can continue from any folder. Model folders may be
-shared with other people, so they keep the paths as the user typed them.
+shared with other people, so they keep the paths as the user typed them. The files in RUN/corpus move with the run, and
+model folders name them without the run.
 
 The record of a finished run: with which settings its model was averaged and scored.
 
@@ -10,7 +11,7 @@ If the same command is repeated, an equal record means that nothing is left to d
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,14 @@ from typing import Any
 from dragoman.config import CORPUS_FILES, CORPUS_KEYS, Config, DataSettings, config_from_dict, dump_config
 from dragoman.config.fields import current_key
 from dragoman.config.loading import flag_of, read_toml
-from dragoman.data.store import IDENTITY, PairStore, read_identity
+from dragoman.data.store import IDENTITY, PairStore, files_of_pairs, read_identity
 from dragoman.errors import CheckpointError, ConfigError, DataError, ModelError
 from dragoman.files import TEMPORARY_PREFIX, sha256_of, verify_file, write_file
-from dragoman.training.run.run_folder import LOCK, RunFolder
+from dragoman.training.run.run_folder import CORPUS, LOCK, RunFolder
 
 _CONFIG = "config.toml"
 # The files that a run without a checkpoint may leave behind.
-_OF_A_RUN = {LOCK, _CONFIG, "data", "checkpoints", "log.jsonl", "tensorboard"}
+_OF_A_RUN = {LOCK, _CONFIG, CORPUS, "data", "checkpoints", "log.jsonl", "tensorboard"}
 
 TESTS_AND_MEANS = frozenset(
     {
@@ -78,7 +79,14 @@ def frozen_config(folder: Path) -> Config | None:
             raise CheckpointError(f"{path} is a file, but a run is a folder. Name a folder.")
     run = RunFolder(folder)
     has_started = run.averaged.exists() or run.steps()
-    return _written_config(folder) if has_started else None
+    config = _written_config(folder) if has_started else None
+    return config and replace(config, data=_change_paths(config.data, lambda path: _own_file(folder, path)))
+
+
+def _own_file(folder: Path, path: str) -> str:
+    """The path of a corpus, or of the run's own file if it recorded that file before it was moved."""
+    own = folder / CORPUS / Path(path).name
+    return os.path.abspath(own) if Path(path).parent.name == CORPUS and own.exists() else path
 
 
 def check_frozen(folder: Path, config: Config) -> None:
@@ -105,26 +113,40 @@ def check_frozen(folder: Path, config: Config) -> None:
             )
 
 
-def freeze_config(folder: Path, config: Config) -> None:
-    """Write the configuration of a run after `check_frozen` has accepted it."""
+def freeze_config(folder: Path, config: Config, sources: Mapping[str, Path] = {}) -> None:
+    """Write the configuration of a run after `check_frozen` has accepted it.
+
+    `sources` has temporary files of corpora by the paths in the run's folder that the configuration has. They are
+    copied first.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    for path, source in sources.items():
+        Path(path).parent.mkdir(exist_ok=True)
+        with source.open("rb") as stream:
+            write_file(Path(path), stream)
     write_file(folder / _CONFIG, dump_config(_with_absolute_paths(config)))
 
 
 def absolute_paths(data: DataSettings) -> DataSettings:
     """The settings with absolute paths of the corpora and environment variables replaced."""
-    paths = {name: path for name in CORPUS_FILES if (path := getattr(data, name))}
-    return replace(data, **{name: os.path.abspath(os.path.expandvars(path)) for name, path in paths.items()})
+    return _change_paths(data, lambda path: os.path.abspath(os.path.expandvars(path)))
+
+
+def _change_paths(data: DataSettings, change: Callable[[str], Any]) -> DataSettings:
+    return replace(data, **{name: change(path) for name in CORPUS_FILES if (path := getattr(data, name))})
 
 
 def shared_paths(folder: Path, data: DataSettings) -> DataSettings:
-    """The settings for a model folder: recorded paths are replaced by those of the newest checkpoint, as typed."""
+    """The settings for a model folder, without the folder of the run.
+
+    Recorded paths are replaced by those of the newest checkpoint, as typed.
+    """
     recorded = frozen_config(folder)
     newest = next((config for _, config in _of_checkpoints(folder)), None)
-    if recorded is None or newest is None:
-        return data
-    same = [name for name in CORPUS_FILES if getattr(data, name) == getattr(recorded.data, name)]
-    return replace(data, **{name: getattr(newest.data, name) for name in same})
+    if recorded and newest:
+        same = [name for name in CORPUS_FILES if getattr(data, name) == getattr(recorded.data, name)]
+        data = replace(data, **{name: getattr(newest.data, name) for name in same})
+    return _change_paths(data, lambda path: path.removeprefix(f"{folder}/"))
 
 
 def check_recorded(folder: Path, data: DataSettings, given: Collection[str] = ()) -> None:
@@ -150,8 +172,7 @@ def check_resumable(folder: Path) -> None:
     record = folder / "data" / IDENTITY
     if not record.exists():
         return
-    names = [f"{part}{side}" for part in ("train", "replay", "dev") for side in ("", "_src", "_tgt")]
-    paths = [os.path.expandvars(path) for name in names if (path := getattr(config.data, name))]
+    paths = files_of_pairs(config.data)
     digests = read_identity(record)["files"].values()
     for path, digest in zip(paths, digests, strict=True) if len(paths) == len(digests) else ():
         if sha256_of(Path(path)) != digest:

@@ -1,6 +1,6 @@
 """The folder of a run: checkpoints, which hold a whole model and the state to continue, and pointers to two of them.
 
-RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/  finished.json
+RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/  corpus/  finished.json
 RUN/checkpoints/step_0012000/  a model folder, optimizer.safetensors, state.json
 
 The lock of the folder keeps two commands from training in it at once. The state has everything that determines how a
@@ -114,6 +114,8 @@ class TrainState:
         return cls(**content, validations=records, watchdog=watchdog)
 
 
+CORPUS = "corpus"
+"""The folder in a run with the sentences that were in memory when the run started."""
 _STEP_FOLDER = re.compile(r"step_([0-9]{7,12})")
 
 
@@ -163,7 +165,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove files that a killed process left incomplete."""
-        for folder in (self.path, self.checkpoints):
+        for folder in (self.path, self.checkpoints, self.path / CORPUS):
             remove_leftovers(folder)
 
     def damage(self, step: int) -> ModelError | None:

@@ -2,6 +2,7 @@
 
 Each function turns its arguments into the record of a workflow, and calls the workflow. Checks and errors are those of
 the command line. Progress is printed on standard error. In a notebook, it is a display that is updated in place.
+Sentences in memory become files (`workflows/api/sentences.py`), so that the workflows know only files.
 """
 
 import os
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dragoman.config.checking import check_sides
 from dragoman.errors import ConfigError, needs_train_extra
-from dragoman.workflows.api.keywords import CORPUS_KEYWORDS, check_path, check_paths, overrides_of_keywords
+from dragoman.training.run.run_folder import CORPUS
+from dragoman.workflows.api.keywords import check_path, check_paths, overrides_of_keywords
 from dragoman.workflows.api.loading import PathName
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in
+from dragoman.workflows.api.sentences import PairData, SentenceData, SentenceFiles
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 from dragoman.workflows.corpus import check_files
 from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
@@ -34,11 +37,11 @@ AnyModel: TypeAlias = "PathName | Run | Translator"
 
 @needs_train_extra("`dragoman.train`")
 def train(
-    src: PathName | None = None,
-    tgt: PathName | None = None,
+    src: SentenceData | None = None,
+    tgt: SentenceData | None = None,
     out: PathName | None = None,
     *,
-    data: PathName | None = None,
+    data: PairData | None = None,
     config: PathName | Sequence[PathName] = (),
     **settings: object,
 ) -> Run:
@@ -49,17 +52,20 @@ def train(
 
     Parameters
     ----------
-    src, tgt : str or Path
-        Two aligned files: line n of one is the translation of line n of the other.
+    src, tgt : str, Path or iterable of str
+        Two aligned files: line n of one is the translation of line n of the other. Or the sentences themselves: lists,
+        generators, columns of pandas or `datasets`. The run keeps a copy of these, so that it can be resumed.
     out : str or Path
-        The folder of the run. By default ``runs/NAME``, after the name of the data.
-    data : str or Path
-        One file with both sides instead of `src` and `tgt`: TSV, CSV, JSON lines or TMX, plain or gzip.
+        The folder of the run. By default ``runs/NAME``, after the name of the data. Data in memory has the name "run".
+    data : str, Path or iterable of pairs
+        One file with both sides instead of `src` and `tgt`: TSV, CSV, JSON lines or TMX, plain or gzip. Or pairs: dicts
+        with a text for each language, such as the rows of `datasets`, or tuples of two texts.
     config : str, Path, or list of these
         TOML files with settings. Later files override earlier ones, and keywords override files.
     **settings
         Any setting of the reference by its name: ``max_minutes=30``. If several settings have the same name, write the
-        table too: ``train_seed=2``. ``start_from="run"`` fine-tunes a model.
+        table too: ``train_seed=2``. ``start_from="run"`` fine-tunes a model. Sentences and pairs may be in memory here
+        too: ``dev_src``, ``dev_tgt``, ``test_src``, ``test_tgt``, or ``dev`` and ``test``.
 
     Returns
     -------
@@ -82,18 +88,18 @@ def train(
     >>> run.scores
     {'validation, beam 4': {'BLEU': 38.2, 'chrF2': 63.1, 'TER': 45.0}}
     """
-    request = _run_request({"src": src, "tgt": tgt, "data": data, **settings}, config)
-    if out is not None:
-        request = replace(request, out=check_path("out", out))
-    return train_in(replace(request, out=request.folder), default_progress())
+    base = RunRequest(check_paths("config", config), out=None if out is None else check_path("out", out))
+    with SentenceFiles(base.folder / CORPUS) as files:
+        request = _with_settings(base, {**settings, "src": src, "tgt": tgt, "data": data}, files)
+        return train_in(replace(request, out=base.folder if files.sources else request.folder), files.progress)
 
 
 @needs_train_extra("`dragoman.plan`")
 def plan(
-    src: PathName | None = None,
-    tgt: PathName | None = None,
+    src: SentenceData | None = None,
+    tgt: SentenceData | None = None,
     *,
-    data: PathName | None = None,
+    data: PairData | None = None,
     config: PathName | Sequence[PathName] = (),
     **settings: object,
 ) -> "Plan":
@@ -113,24 +119,25 @@ def plan(
     """
     from dragoman.workflows.training.planning import plan_run
 
-    return plan_run(_run_request({"src": src, "tgt": tgt, "data": data, **settings}, config), default_progress())
+    base = RunRequest(check_paths("config", config))
+    with SentenceFiles(base.folder / CORPUS) as files:
+        request = _with_settings(base, {**settings, "src": src, "tgt": tgt, "data": data}, files)
+        return plan_run(request, files.progress)
 
 
-def _run_request(settings: Mapping[str, object], config: PathName | Sequence[PathName]) -> RunRequest:
-    if not config:
-        check_sides(settings.get("src"), settings.get("tgt"), ["`src`", "`tgt`", "`data`"])
-    for name in CORPUS_KEYWORDS:
-        if settings.get(name) is not None:
-            check_path(name, settings[name])
-    return RunRequest(check_paths("config", config), overrides_of_keywords(settings))
+def _with_settings(request: RunRequest, settings: Mapping[str, object], files: SentenceFiles) -> RunRequest:
+    if not request.configs:
+        src, tgt = (settings.get(name) is not None for name in ("src", "tgt"))
+        check_sides(src, tgt, ["`src`", "`tgt`", "`data`"])
+    return replace(request, overrides=overrides_of_keywords(settings, path_of=files.path), sources=files.sources)
 
 
 def evaluate(
     model: AnyModel,
-    src: PathName,
-    ref: PathName,
+    src: SentenceData,
+    ref: SentenceData,
     *,
-    train: Sequence[PathName] = (),
+    train: PathName | Sequence[SentenceData] = (),
     checklist: bool = False,
     **settings: object,
 ) -> EvaluationReport:
@@ -140,10 +147,11 @@ def evaluate(
     ----------
     model : str, Path, Run or Translator
         The model to score.
-    src, ref : str or Path
-        The sources and the references: two aligned files, or twice one file with both sides.
-    train : list of str or Path
-        Files of training text. The scores are also computed without the test sentences that they contain.
+    src, ref : str, Path or iterable of str
+        The sources and the references: two aligned files, twice one file with both sides, or the sentences themselves.
+    train : list of str, Path or iterable of str
+        Training text: files, or lists of sentences (``train=[sources]``). The scores are also computed without the test
+        sentences that it contains.
     checklist : bool
         Whether to count mistakes with numbers, names, negation and similar phenomena.
     **settings
@@ -159,20 +167,24 @@ def evaluate(
     ConfigError, DataError, ModelError
         As the command `dragoman evaluate`.
     """
-    ref, src = str(check_path("ref", ref)), str(check_path("src", src))
-    request = EvaluationRequest(src=src, ref=ref, model=_model_request(model, settings), checklist=checklist)
-    return evaluate_test(replace(request, train=tuple(map(str, check_paths("train", train)))), default_progress())
+    scored = _model_request(model, settings)
+    with SentenceFiles() as files:
+        src, ref = str(files.path("src", src)), str(files.path("ref", ref))
+        request = EvaluationRequest(src=src, ref=ref, model=scored, checklist=checklist)
+        return evaluate_test(replace(request, train=files.paths("train", train)), files.progress)
 
 
-def compare(a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: object) -> "Comparison":
+def compare(
+    a: "AnyModel | SentenceData", b: "AnyModel | SentenceData", src: SentenceData, ref: SentenceData, **settings: object
+) -> "Comparison":
     """Compare two systems on a test set: which one is better, and is the difference significant?
 
     Parameters
     ----------
-    a, b : str, Path, Run or Translator
-        A model folder, a run, a loaded translator, or a file with one translation per line.
-    src, ref : str or Path
-        The sources and the references.
+    a, b : str, Path, Run, Translator or iterable of str
+        A model folder, a run, a loaded translator, a file with one translation per line, or a list of translations.
+    src, ref : str, Path or iterable of str
+        The sources and the references: files, or the sentences themselves.
     **settings
         Settings of [inference], for both models.
 
@@ -187,17 +199,18 @@ def compare(a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: 
         As the command `dragoman compare`.
     """
     models = ModelRequest(overrides=overrides_of_keywords(settings, ("inference",)))
-    systems = [_model_request(model, {}, name) for name, model in (("a", a), ("b", b))]
-    first, second = (model.translator or model.paths[0] for model in systems)
-    src, ref = str(check_path("src", src)), str(check_path("ref", ref))
-    request = ComparisonRequest(a=first, b=second, src=src, ref=ref, models=models)
-    return compare_systems(request, default_progress())
+    with SentenceFiles() as files:
+        kinds = ", a run, a translator"
+        first, second = (_loaded(each) or str(files.path(name, each, kinds)) for name, each in (("a", a), ("b", b)))
+        src, ref = str(files.path("src", src)), str(files.path("ref", ref))
+        request = ComparisonRequest(a=first, b=second, src=src, ref=ref, models=models)
+        return compare_systems(request, files.progress)
 
 
 def check(
-    *files: PathName,
-    dev: Sequence[PathName] = (),
-    test: Sequence[PathName] = (),
+    *files: SentenceData | PairData,
+    dev: PathName | Sequence[SentenceData | PairData] = (),
+    test: PathName | Sequence[SentenceData | PairData] = (),
     src_lang: str = "",
     tgt_lang: str = "",
 ) -> "Examination":
@@ -205,10 +218,11 @@ def check(
 
     Parameters
     ----------
-    *files : str or Path
-        One file with both sides, or two aligned files (source, target).
-    dev, test : list of str or Path
-        Validation and test sets to look for in the corpus, each one or two files.
+    *files : str, Path or iterable
+        One file with both sides, or two aligned files (source, target). Or data in memory: an iterable of pairs (dicts
+        or tuples), or two iterables of str.
+    dev, test : list of the same
+        Validation and test sets to look for in the corpus, each one or two of the same (``dev=[dev_src, dev_tgt]``).
     src_lang, tgt_lang : str
         Languages, if the files and their names do not tell.
 
@@ -224,10 +238,12 @@ def check(
     """
     if not files:
         raise ConfigError("`files` must be one file with both sides, or two aligned files, but none is given.")
-    parts = {"files": files, "dev": dev, "test": test}
-    train, *held_out = ([*map(str, check_paths(name, part))] for name, part in parts.items())
-    sets = dict(zip(("dev", "test"), held_out, strict=True))
-    return check_files(train, sets, (src_lang, tgt_lang), progress=default_progress())
+    with SentenceFiles() as in_memory:
+        train, *sets = (in_memory.paths(name, part) for name, part in (("data", files), ("dev", dev), ("test", test)))
+        held_out = dict(zip(("dev", "test"), sets, strict=True))
+        found = check_files(train, held_out, (src_lang, tgt_lang), progress=in_memory.progress)
+        findings = tuple(replace(each, message=in_memory.named(each.message)) for each in found.findings)
+        return replace(found, name=in_memory.named(found.name), findings=findings)
 
 
 @needs_train_extra("`dragoman.inspect`")
@@ -259,12 +275,18 @@ def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     return inspect_model(_model_request(model, settings), text, progress=default_progress())
 
 
-def _model_request(model: object, settings: Mapping[str, object], name: str = "model") -> ModelRequest:
-    """The request for a model, which may be loaded already. `name` is the argument, for the error."""
+def _model_request(model: object, settings: Mapping[str, object]) -> ModelRequest:
+    """The request for a model, which may be loaded already."""
     overrides = overrides_of_keywords(settings, ("inference",))
-    if not isinstance(model, str | os.PathLike):
-        from dragoman.inference.translator import Translator
+    if translator := _loaded(model):
+        return ModelRequest(overrides=overrides, translator=translator)
+    return ModelRequest((str(check_path("model", model, ", a run or a translator")),), overrides)
 
-        if isinstance(model, Translator):
-            return ModelRequest(overrides=overrides, translator=model)
-    return ModelRequest((str(check_path(name, model, ", a run or a translator")),), overrides)
+
+def _loaded(model: object) -> "Translator | None":
+    """The model if it is a translator, which is only imported if it can be one."""
+    if isinstance(model, str | os.PathLike):
+        return None
+    from dragoman.inference.translator import Translator
+
+    return model if isinstance(model, Translator) else None

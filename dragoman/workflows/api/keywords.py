@@ -4,10 +4,10 @@ A keyword becomes the text that the command line would read, so Python gets the 
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from dragoman.config import SETTINGS
+from dragoman.config import CORPUS_KEYS, SETTINGS
 from dragoman.config.fields import describe_removed, did_you_mean
 from dragoman.config.loading import NAME_HINTS
 from dragoman.errors import ConfigError
@@ -16,7 +16,16 @@ CORPUS_KEYWORDS = {"data": "data.train", "src": "data.train_src", "tgt": "data.t
 """Short names of the settings of the training text: keywords in Python, and flags of the command line."""
 
 
-def overrides_of_keywords(settings: Mapping[str, object], tables: Iterable[str] = ()) -> dict[str, str]:
+def check_path(name: str, value: object, others: str = "") -> Path:
+    """The path in an argument. Raises ConfigError for other types. `others` are further things that it may be."""
+    if isinstance(value, str | os.PathLike):
+        return Path(value)
+    raise ConfigError(f"`{name}` must be a path{others}, but is {value!r:.60}.")
+
+
+def overrides_of_keywords(
+    settings: Mapping[str, object], tables: Iterable[str] = (), path_of: Callable[[str, object], Path] = check_path
+) -> dict[str, str]:
     """The settings by key, as text, such as ``{"train.max_steps": "100"}``.
 
     Parameters
@@ -27,6 +36,8 @@ def overrides_of_keywords(settings: Mapping[str, object], tables: Iterable[str] 
         numbers, texts, paths, or lists of these. None means that the setting is not given.
     tables
         If not empty, only settings of these tables are known.
+    path_of
+        Returns the path for the value of a setting that names a corpus, called with its keyword such as `dev_src`.
 
     Raises
     ------
@@ -41,15 +52,11 @@ def overrides_of_keywords(settings: Mapping[str, object], tables: Iterable[str] 
         key = _key_of(keyword, known)
         if key in overrides:
             raise ConfigError(f"`{keyword}` and another keyword both set `{key}`. Leave one out.")
+        if key in CORPUS_KEYS and not isinstance(value, str):
+            names = [short for short, full in CORPUS_KEYWORDS.items() if full == key] or [key.partition(".")[2]]
+            value = path_of(names[0], value)
         overrides[key] = _text_of(keyword, value)
     return overrides
-
-
-def check_path(name: str, value: object, others: str = "") -> Path:
-    """The path in an argument. Raises ConfigError for other types. `others` are further things that it may be."""
-    if isinstance(value, str | os.PathLike):
-        return Path(value)
-    raise ConfigError(f"`{name}` must be a path{others}, but is {value!r:.60}.")
 
 
 def check_paths(name: str, value: object) -> tuple[Path, ...]:
@@ -60,7 +67,7 @@ def check_paths(name: str, value: object) -> tuple[Path, ...]:
 
 def _flatten(settings: Mapping[str, object]) -> Iterable[tuple[str, object]]:
     for keyword, value in settings.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and keyword not in CORPUS_KEYWORDS:
             yield from ((f"{keyword}.{name}", each) for name, each in value.items())
         else:
             yield keyword, value

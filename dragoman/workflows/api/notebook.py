@@ -56,7 +56,7 @@ class NotebookProgress(Progress):
 
     def note(self, text: str) -> None:
         """Show a note below the bar."""
-        self._notes.append(text)
+        self._notes.append(self.named(text))
         self._show()
 
     def stage(self, name: str, done: int, total: int | None = None, unit: str = "pairs") -> None:

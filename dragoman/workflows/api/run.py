@@ -13,9 +13,9 @@ from dragoman.display import html_page, html_table
 from dragoman.errors import ConfigError, DataError, ModelError, needs_train_extra
 from dragoman.files import MANIFEST
 from dragoman.training.run.frozen_settings import frozen_config
-from dragoman.training.run.run_folder import LOCK
+from dragoman.training.run.run_folder import CORPUS, LOCK
 from dragoman.workflows.api.keywords import check_path, overrides_of_keywords
-from dragoman.workflows.api.notebook import default_progress
+from dragoman.workflows.api.sentences import SentenceFiles
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
@@ -242,7 +242,9 @@ class Run(os.PathLike[str]):
         CheckpointError
             If a setting may not change, or if the run cannot continue.
         """
-        return train_in(RunRequest((), overrides_of_keywords(settings), self.path), default_progress())
+        with SentenceFiles(self.path / CORPUS) as files:
+            overrides = overrides_of_keywords(settings, path_of=files.path)
+            return train_in(RunRequest((), overrides, self.path, files.sources), files.progress)
 
     def _latest_scores(self) -> dict[str, float]:
         """The scores on the test set if there are some, else on the validation set."""

@@ -260,7 +260,8 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
         parameters=session.model.card.parameters,
         peak_bytes=_peak_bytes(session.transformer.device),
         checkpoint_bytes=_bytes_in(sample.folder / "checkpoints"),
-        data_bytes=_bytes_in(sample.folder / "data") / share,
+        data_bytes=_bytes_in(sample.folder / "data") / share
+        + sum(path.stat().st_size for path in run.sources.values()),
     )
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TrainSettings, read_given
 from dragoman.config.recipes import CorpusSize, adapt_recipe, every_recipe, recipe_for
@@ -35,11 +36,14 @@ class RunRequest:
         Settings by key, as text, such as ``{"train.max_steps": "1000"}``. They win over the files.
     out
         The folder of the run. A run that exists there continues. None for a run that is only planned.
+    sources
+        For corpora that the run will keep in its own folder: where each file is now, by its future path.
     """
 
     configs: tuple[Path, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
     out: Path | None = None
+    sources: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -67,6 +71,8 @@ class ResolvedRun:
         All settings, with the warm-up before it was fitted to `train.max_steps`.
     out
         The folder of the run, or None if it is only planned.
+    sources
+        As in the request.
     """
 
     config: Config
@@ -75,6 +81,7 @@ class ResolvedRun:
     given: frozenset[str]
     unfitted: Config
     out: Path | None = None
+    sources: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -130,7 +137,7 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         require_model(requested.train.start_from)
     else:
         check_early(given, frozen)
-    corpora = open_corpora(_expand_variables(requested.data))
+    corpora = open_corpora(_current_paths(requested.data, request.sources))
     checks_languages = requested.data.check_languages
     if frozen is None:
         progress.note(f"reading {corpora.train}")
@@ -152,7 +159,7 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         from dragoman.workflows.training.fine_tuning import match_model
 
         config = match_model(config)
-        corpora = open_corpora(_expand_variables(config.data))  # now with the model's languages
+        corpora = open_corpora(_current_paths(config.data, request.sources))  # now with the model's languages
     if checks_languages:
         others = corpora.dev, corpora.test, corpora.replay, corpora.replay_test
         for corpus in filter(None, (corpora.train if fine_tunes else None, *others)):
@@ -163,7 +170,8 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         )
     config = replace(config, train=_settle_device(config.train, frozen is None, progress))
     progress.note(_describe(config, size))
-    return ResolvedRun(config, corpora, size, loaded.given, given.unchecked_over(unfitted), request.out)
+    unfitted = given.unchecked_over(unfitted)
+    return ResolvedRun(config, corpora, size, loaded.given, unfitted, request.out, request.sources)
 
 
 def _describe(config: Config, size: CorpusSize | None) -> str:
@@ -218,15 +226,15 @@ def _with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
 
 
-def _expand_variables(data: DataSettings) -> DataSettings:
-    """Replace environment variables in file names, such as $DRAGOMAN_DATA/train.en, by their values.
+def _current_paths(data: DataSettings, sources: Mapping[str, Path]) -> DataSettings:
+    """Replace environment variables in file names, such as $DRAGOMAN_DATA/train.en, and paths that `sources` has.
 
     Raises ConfigError for a variable that is not set.
     """
-    values = {}
+    values = dict[str, Any]()
     for name in CORPUS_FILES:
         path = getattr(data, name)
-        values[name] = os.path.expandvars(path)
+        values[name] = str(sources.get(path) or os.path.expandvars(path))
         if (unset := re.search(r"\$\{?(\w+)", values[name])) and not Path(values[name]).exists():
             raise ConfigError(
                 f"`data.{name}` is {path}, but the environment variable {unset[1]} is not set. "

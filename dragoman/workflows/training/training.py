@@ -137,7 +137,7 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
         fits = fitting_values(run.unfitted, run.given)
         fits_warmup = not run_folder.RunFolder(out).steps() and "train.warmup_steps" in fits
         data, start = prepare_pairs(run, processes, progress)
-        processes.call_on_first(lambda: frozen_settings.freeze_config(out, config))
+        processes.call_on_first(lambda: frozen_settings.freeze_config(out, config, run.sources))
         if processes.is_first:
             report_pairs(data, config, fits_warmup, progress)
         with closing(RunLog(out, progress.log, speaks=processes.is_first)) as log:
