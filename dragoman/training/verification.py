@@ -24,7 +24,7 @@ from dragoman.files import MANIFEST
 from dragoman.signals import StopRequest, clean_up_when_terminated, hold_back_signals
 from dragoman.training.limits import fitting_values
 from dragoman.training.run.frozen_settings import frozen_config
-from dragoman.training.run.run_folder import RunFolder
+from dragoman.training.run.run_folder import CORPUS, RunFolder
 
 _CLOCKS = {"seconds", "step_seconds", "window_seconds", "tokens_per_second"}
 _POLL_SECONDS = 0.005
@@ -98,14 +98,15 @@ class _Children:
     timeout_seconds: float
 
     def copy_run(self, name: str) -> Path:
-        """A copy with one checkpoint and everything else that a run needs to continue. Prepared data is linked."""
+        """A copy with one checkpoint and everything else that a run needs to continue. Its data is linked."""
         target, source = RunFolder(self.place / name), RunFolder(self.run)
         shutil.copytree(source.step_folder(self.first), target.step_folder(self.first))
         for file in ("config.toml", "log.jsonl"):
             if (self.run / file).exists():
                 shutil.copyfile(self.run / file, target.path / file)
-        if (self.run / "data").exists():
-            (target.path / "data").symlink_to((self.run / "data").resolve(), target_is_directory=True)
+        for data in ("data", CORPUS):
+            if (self.run / data).exists():
+                (target.path / data).symlink_to((self.run / data).resolve(), target_is_directory=True)
         return target.path
 
     def kill_between(self, middle: int, last: int, rng: random.Random) -> tuple[Path, int]:

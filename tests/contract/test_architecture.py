@@ -48,9 +48,9 @@ SIZES = {
     "model": (552, 7),
     "serving": (2751, 25),
     "text": (4467, 34),
-    "training": (2694, 20),
+    "training": (2695, 20),
     "visualization": (2338, 21),
-    "workflows": (2273, 22),
+    "workflows": (2280, 22),
 }
 TORCH_FREE_FILES = (
     "inference.translator",

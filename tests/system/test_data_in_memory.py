@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 import dragoman
+from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DragomanError
 from dragoman.training.loop import Loop
+from dragoman.training.session import TrainingSession
+from dragoman.training.trainer import fit
 from tests.system.commands import write_sides
 
 PAIRS = load_phrasebook().generate(seed=1, count=120)
@@ -169,14 +172,14 @@ COUNTS = "`src` has 120 lines, but `tgt` has 119. The sides seem to lose their a
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"src": SRC, "tgt": TGT[1:]}, f"DataError: {COUNTS}1. "),
     ({"src": SRC}, "ConfigError: `src` is given, but `tgt` is not. Give both, or one file with both sides as `data`."),
-    ({"src": SRC, "tgt": []}, "DataError: `tgt` is empty. "),
+    ({"src": SRC, "tgt": []}, "DataError: `tgt` has no sentence. Pass a list: a generator yields "),
     ({"src": 5, "tgt": TGT}, f"ConfigError: `src` {SENTENCES} 5."),
-    ({"src": {"a"}, "tgt": TGT}, f"ConfigError: `src` {SENTENCES} {{'a'}}."),
-    ({"src": b"train.en", "tgt": TGT}, f"ConfigError: `src` {SENTENCES} b'train.en'."),
-    ({"src": np.array([["a", "b"]]), "tgt": TGT}, f"ConfigError: `src` {SENTENCES} array([['a', 'b']]"),
+    ({"src": {"a"}, "tgt": TGT}, f"ConfigError: `src` {SENTENCES} of type set. Give each column "),
+    ({"src": b"train.en", "tgt": TGT}, f"ConfigError: `src` {SENTENCES} of type bytes. "),
+    ({"src": np.array([["a", "b"]]), "tgt": TGT}, f"ConfigError: `src` {SENTENCES} of type ndarray. "),
     ({"src": ["a", None], "tgt": TGT}, "DataError: `src`, sentence 2 must be a string, but is None. "),
     ({"src": ["a", "b", float("nan")], "tgt": TGT}, "DataError: `src`, sentence 3 must be a string, but is nan. "),
-    ({"src": iter([b"a"]), "tgt": TGT}, "DataError: `src`, sentence 1 must be a string, but is b'a'. "),
+    ({"src": [b"a"], "tgt": TGT}, "DataError: `src`, sentence 1 must be a string, but is b'a'. "),
     ({"src": ["text.en"], "tgt": ["text.de"]}, "ConfigError: `src` must be one path or sentences, but is a list "),
     ({"src": SRC, "tgt": TGT, "dev_src": SRC[:9]}, "ConfigError: `--data.dev-src` is given, but `data.dev_tgt` is "),
     ({"src": SRC, "tgt": TGT, "dev_src": SRC[:9], "dev_tgt": TGT[:8]}, "DataError: `dev_src` has 9 lines, but "),
@@ -196,8 +199,40 @@ def test_a_mistake_in_the_data_is_one_line_and_leaves_nothing(
     said = outcome(lambda: dragoman.train(out=tmp_path / "run", **settings | data))
     assert said.startswith(line)
     assert "\n" not in said
+    assert outcome(lambda: dragoman.plan(**settings | data)).startswith(line)
     assert not (tmp_path / "run").exists()
     assert temporary_folders() == before
+
+
+@pytest.mark.slow
+def test_a_run_on_sentences_is_planned_and_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = outcome(lambda: dragoman.plan(iter(SRC), iter(TGT), **SETTINGS | {"max_steps": 5}))
+    assert "an epoch" in plan
+    assert os.listdir() == []
+    assert "6 steps" in outcome(lambda: dragoman.train(SRC, TGT, "run", **SETTINGS))
+    Path("run").rename("moved")
+    assert run_command(["verify", "moved", "--sentences", "3", "--steps", "4"]) == 0
+    assert "resum" in capfd.readouterr().out
+
+
+def test_fine_tuning_scores_a_replay_test_although_the_temporary_files_are_gone(
+    inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training may take longer than the files of a temporary folder live."""
+
+    def fit_and_clean(session: TrainingSession) -> str:
+        for name in temporary_folders():
+            shutil.rmtree(Path(tempfile.gettempdir()) / name)
+        return fit(session)
+
+    monkeypatch.setattr("dragoman.workflows.training.training.fit", fit_and_clean)
+    replay = {"replay_test_src": SRC[:9], "replay_test_tgt": TGT[:9]}
+    settings = {"start_from": "run", "max_steps": 2, "device": "cpu", "threads": 1, "max_extra_tokens": 3}
+    assert "2 steps" in outcome(lambda: dragoman.train(SRC[9:], TGT[9:], tmp_path / "tuned", **settings, **replay))
+    assert any(name.startswith("replay test") for name in dragoman.Run(tmp_path / "tuned").scores)
 
 
 def test_an_iterable_that_fails_raises_its_own_error_and_leaves_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ name the argument instead, such as `src`.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
@@ -84,7 +84,9 @@ class SentenceFiles(AbstractContextManager["SentenceFiles"]):
         unordered = isinstance(value, bytes | bytearray | Mapping | set | frozenset)
         if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:  # a table has columns
             wanted = "strings in order (a list, a column)" if is_side else "pairs in order (a list of dicts or tuples)"
-            raise ConfigError(f"`{name}` must be a path{others} or {wanted}, but is {_shown(value)}.")
+            found = f"of type {type(value).__name__}. Give each column or part as an argument of its own"
+            problem = f"`{name}` must be a path{others} or {wanted}, but is"
+            raise ConfigError(f"{problem} {found if isinstance(value, Collection) else _shown(value)}.")
         self._folder = self._temporary.open()
         file = self._folder / (name if is_side else f"{name}.jsonl")
         lines = (_lines if is_side else _records)(name, value)
@@ -113,7 +115,9 @@ def _lines(name: str, items: Iterable[object]) -> Iterator[str]:
             raise DataError(f"{problem} Convert it, or leave out the pair on both sides.")
         names_files = names_files and os.path.isfile(text)
         yield join_lines(replace_surrogates(text.rstrip("\r\n"))) + "\n"
-    if number and names_files:
+    if not number:
+        raise DataError(f"`{name}` has no sentence. Pass a list: a generator yields its sentences only once.")
+    if names_files:
         raise ConfigError(f"`{name}` must be one path or sentences, but is a list of files, such as {_shown(text)}.")
 
 

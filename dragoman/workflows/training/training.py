@@ -23,6 +23,7 @@ from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.text.corpus.cleaning import TOO_LONG
+from dragoman.text.corpus.opening import open_corpora
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training import distributed
@@ -162,6 +163,8 @@ def _finish(run: ResolvedRun, data: PreparedData, session: TrainingSession, reas
         log.say("Nothing is left to do. Raise a limit to continue. A limit persists until you change it; 0 removes it.")
     else:
         choose_mean(session)
+        if run.sources:  # the temporary files of a long run may be gone
+            run = replace(run, corpora=open_corpora(recorded.data))
         score_run(run, data, session, reason, progress)
         frozen_settings.write_finished(out, finish)
     return resolve_model_folder(out)

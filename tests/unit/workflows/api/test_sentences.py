@@ -14,7 +14,7 @@ from dragoman.text.corpus.opening import open_corpus
 from dragoman.text.lines import join_lines, read_lines, replace_surrogates
 from dragoman.workflows.api.sentences import SentenceFiles
 
-TEXTS = st.lists(st.text(st.characters(codec=None) | st.sampled_from("\r\n\t\u2028\x85 ")), max_size=20)
+TEXTS = st.lists(st.text(st.characters(codec=None) | st.sampled_from("\r\n\t\u2028\x85 ")), min_size=1, max_size=20)
 
 
 def rule(text: str) -> str:
