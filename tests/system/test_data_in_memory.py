@@ -218,6 +218,7 @@ def test_a_run_on_sentences_is_planned_and_verified(
     assert "resum" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_fine_tuning_scores_a_replay_test_although_the_temporary_files_are_gone(
     inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
