@@ -21,6 +21,7 @@ from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
 from dragoman.devices.checks import check_lengths, check_memory, check_sizes
 from dragoman.devices.device import build_without_values
+from dragoman.display import ShownRecord
 from dragoman.model.attention import Cache, Mask, causal_mask, padding_mask
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer
@@ -28,8 +29,8 @@ from dragoman.model.shapes import ParameterRow, ParameterTable
 from dragoman.model.trace import Trace, TracedBatch, trace_modules
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionWeights:
+@dataclass(frozen=True, slots=True, repr=False)
+class AttentionWeights(ShownRecord):
     """All attention weights of a forward pass, one tensor (B, H, queries, keys) for each layer. Rows sum to 1."""
 
     encoder_self: tuple[Tensor, ...]

@@ -32,25 +32,25 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (861, 10),
-    "bundle": (575, 5),
-    "cli": (1948, 25),
+    "(no package)": (906, 10),
+    "bundle": (594, 5),
+    "cli": (1944, 25),
     "config": (970, 6),
     "corpora": (423, 3),
     "data": (744, 6),
     "demo": (493, 4),
     "devices": (276, 4),
     "engines": (2451, 19),
-    "evaluation": (990, 7),
+    "evaluation": (989, 7),
     "exchange": (926, 7),
     "inference": (916, 7),
     "kernels": (1190, 9),
-    "model": (552, 7),
+    "model": (553, 7),
     "serving": (2751, 25),
-    "text": (4467, 34),
+    "text": (4475, 34),
     "training": (2684, 20),
-    "visualization": (2338, 21),
-    "workflows": (2172, 21),
+    "visualization": (2347, 21),
+    "workflows": (2186, 21),
 }
 TORCH_FREE_FILES = (
     "inference.translator",
