@@ -117,8 +117,6 @@ def fact_text(value: Any) -> str:
     if isinstance(value, tuple):
         texts = [" ".join(map(fact_text, item)) if isinstance(item, tuple) else fact_text(item) for item in value]
         return (" | " if any(" " in text for text in texts) else " ").join(texts)
-    if hasattr(value, "shape"):
-        return shape_text(value.shape)
     return f"{value:,}" if type(value) is int else f"{value:.4g}" if type(value) is float else str(value)
 
 

@@ -123,7 +123,8 @@ class EvaluationReport(ShownRecord):
             yield from (("warning", warning) for warning in evaluation.warnings)
         yield "[ ]", "95 % interval"
         for one in self.checklist:
-            yield one.name, f"{one.passed} of {one.asked}: {one.note or one.check}"
+            result = f"{one.passed} of {one.asked}" if one.asked else "none"
+            yield one.name, f"{result}: {one.note or one.check}"
 
     def __str__(self) -> str:
         lines = [f"{name} {score}".lstrip() for name, evaluation in self.evaluations for score in evaluation.scores]

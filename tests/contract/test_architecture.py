@@ -32,7 +32,7 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (906, 10),
+    "(no package)": (904, 10),
     "bundle": (594, 5),
     "cli": (1944, 25),
     "config": (970, 6),
@@ -45,12 +45,12 @@ SIZES = {
     "exchange": (926, 7),
     "inference": (916, 7),
     "kernels": (1190, 9),
-    "model": (553, 7),
+    "model": (561, 7),
     "serving": (2751, 25),
-    "text": (4475, 34),
+    "text": (4477, 34),
     "training": (2684, 20),
     "visualization": (2347, 21),
-    "workflows": (2186, 21),
+    "workflows": (2187, 21),
 }
 TORCH_FREE_FILES = (
     "inference.translator",

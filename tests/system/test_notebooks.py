@@ -205,6 +205,10 @@ def test_the_stop_button_saves_the_run_and_returns_it(
         time.sleep(0.1)
     manager.interrupt_kernel()
     assert client.get_shell_msg(timeout=100)["content"]["status"] == "ok"
+    client.execute("run", user_expressions={"text": "repr(run)"})
+    found = client.get_shell_msg(timeout=100)["content"]["user_expressions"]["text"]
+    assert found["status"] == "ok"
+    assert "Run('stopped'): " in found["data"]["text/plain"]
     client.execute("run.resume(max_steps=1)", user_expressions={"steps": "run.card.steps"})
     assert client.get_shell_msg(timeout=100)["content"]["status"] == "ok"
     assert list((folder / "stopped" / "checkpoints").glob("step_*"))

@@ -55,7 +55,7 @@ def records(translator: dragoman.Translator, folder: Path) -> dict[str, Any]:
         "TokenizerPair": model.tokenizers,
         "AttentionWeights": transformer.attention(batch.src_ids, batch.src_lengths, batch.decoder_input),
         "Inspection": dragoman.inspect(MODEL, SOURCES[0]),
-        "EvaluationReport": dragoman.evaluate(translator, *files),
+        "EvaluationReport": dragoman.evaluate(translator, *files, checklist=True),
         "Comparison": dragoman.compare(translator, files[1], *files),
         "Examination": dragoman.check(*files),
     }
@@ -76,9 +76,9 @@ def is_one_screen(text: str) -> bool:
         ("Model", ["en to de", "4,956,032", "5 of the encoder", "BLEU"]),
         ("Tokenizer", ["byte_bpe", "8,000", "<pad> <s> </s> <unk>", "▁"]),
         ("TokenizerPair", ["8,000, byte_bpe", "the same tokenizer"]),
-        ("AttentionWeights", ["encoder_self", "1 x 2 x 3 x 3", "cross", "1 x 2 x 4 x 3"]),
+        ("AttentionWeights", ["encoder_self", "layers: 6", "1 x 2 x 3 x 3", "cross", "1 x 2 x 4 x 3"]),
         ("Inspection", ["Where is the station?", "probabilities", "cross-attention", "layers: 1, heads: 2"]),
-        ("EvaluationReport", ["BLEU", "chrF2", "95 % interval", "nrefs:1"]),
+        ("EvaluationReport", ["BLEU", "chrF2", "95 % interval", "nrefs:1", "warning", "none: the output"]),
         ("Comparison", ["BLEU", "p (bootstrap)", "5; B wins"]),
         ("Examination", ["5 pairs"]),
     ],
@@ -149,7 +149,7 @@ def test_an_empty_line_and_an_empty_card_show_themselves(translator: dragoman.Tr
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda record: pickle.loads(pickle.dumps(record))])
 def test_copies_show_the_same(records: dict[str, Any], copied: Callable[[Any], Any]) -> None:
-    for name in ("Translation", "PairScore", "Card", "Inspection", "Comparison", "Examination"):
+    for name in ("Translation", "PairScore", "Card", "Tokenizer", "TokenizerPair", "Inspection", "Examination"):
         assert str(copied(records[name])) == str(records[name])
 
 
@@ -249,3 +249,12 @@ def test_a_run_without_a_test_set_has_the_scores_of_its_validation(
     run = dragoman.Run(run_folder)
     assert looked_up(lambda: run.scores["BLEU"]) == score
     assert f"en to de, {run.card.steps:,} steps" in shown(run)
+
+
+def test_a_trace_with_a_value_of_the_caller_shows_itself() -> None:
+    model = dragoman.Transformer.build(src_vocab_size=9, tgt_vocab_size=9, d_model=8, num_heads=2, d_ff=8)
+    trace = model.trace(dragoman.Batch.from_ids([[4, 5]], [[4, 5, 6]]))
+    trace["mine"] = 3  # type: ignore[assignment]
+    text = shown(trace)
+    assert "mine" in text
+    assert "logits" in text

@@ -46,6 +46,9 @@ class Tokenizer(ShownRecord):
         self.library = library
         self.vocab_size = int(library.get_vocab_size(with_added_tokens=False))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"kind": self.kind, "library": self.library, "vocab_size": self.vocab_size}  # without what is cached
+
     def _facts(self) -> Facts:
         sample = self.tokens(range(NUM_CONTROL_IDS, self.vocab_size, self.vocab_size // _SHOWN_TOKENS + 1))
         yield from (("kind", self.kind), ("vocab_size", f"{self.vocab_size:,}"))
