@@ -6,11 +6,17 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 # Numbers, shapes such as 2 x 8, and nothing.
 _NUMBER = re.compile(r"([-+]?[\d.,]+( x \d+)*)?")
+# The most lines and columns of a record as text, and the most characters of a text in a record.
+_SCREEN_LINES, _SCREEN_WIDTH, _MOST_CHARACTERS = 24, 100, 2000
+
+# What a record shows: names, and texts.
+Facts = Iterable[tuple[str, str]]
 
 
 def ipython_shell() -> Any:
@@ -63,6 +69,61 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def shape_text(shape: Iterable[int]) -> str:
     """The shape of an array, such as "2 x 8 x 3"."""
     return " x ".join(map(str, shape))
+
+
+class ShownRecord:
+    """A record that shows itself: on one screen as text, and as a table in a notebook.
+
+    It shows its fields, or the attributes in `_names`. A value that is empty or the default of its field is left out.
+    """
+
+    __slots__ = ()
+    _names: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        return one_screen(self._facts(), type(self).__name__)
+
+    def _repr_html_(self) -> str:
+        return html_table((type(self).__name__, ""), [(name, _printable(text)) for name, text in self._facts()])
+
+    def _facts(self) -> Facts:
+        defaults = {field.name: field.default for field in fields(self) if field.repr}  # type: ignore[arg-type]
+        for name in self._names or defaults:
+            value = getattr(self, name)
+            if value not in (None, (), defaults.get(name)):
+                yield name, fact_text(value)
+
+
+def one_screen(facts: Facts, title: str = "") -> str:
+    """Names and texts in two columns: at most 24 lines of 100 characters. Long texts are wrapped, then cut."""
+    from textwrap import TextWrapper  # the command line does not need it
+
+    rows, margin = list(facts), "  " * bool(title)
+    width = max((len(name) for name, _ in rows), default=0) + 2
+    most = max(3, (_SCREEN_LINES - 1) // max(len(rows), 1))
+    style = TextWrapper(_SCREEN_WIDTH, max_lines=most, placeholder=" …", break_on_hyphens=False)
+    lines = [title] * bool(title)
+    for name, text in rows:
+        style.initial_indent = f"{margin}{name:<{width}}"
+        style.subsequent_indent = " " * len(style.initial_indent)
+        lines += style.wrap(_printable(text)) or [style.initial_indent.rstrip()]
+    if len(lines) > _SCREEN_LINES:
+        lines[_SCREEN_LINES - 1 :] = [f"… and {len(lines) - _SCREEN_LINES + 1} more lines"]
+    return "\n".join(lines)
+
+
+def fact_text(value: Any) -> str:
+    """The value of a field as text. Items are separated by spaces, or by " | " if one has a space itself."""
+    if isinstance(value, tuple):
+        texts = [" ".join(map(fact_text, item)) if isinstance(item, tuple) else fact_text(item) for item in value]
+        return (" | " if any(" " in text for text in texts) else " ").join(texts)
+    return f"{value:,}" if type(value) is int else f"{value:.4g}" if type(value) is float else str(value)
+
+
+def _printable(text: str) -> str:
+    """The text on one line, without control characters and lone surrogates, cut if it is very long."""
+    cut = text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+    return escape_controls(" ".join(cut.split())).encode("utf-8", "backslashreplace").decode()
 
 
 def html_page(page: str) -> str:

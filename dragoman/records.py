@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dragoman.display import ShownRecord
+
 if TYPE_CHECKING:
     from dragoman.text.documents.terms import Terms
 
@@ -97,8 +99,8 @@ class Hypothesis:
     finished: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+@dataclass(frozen=True, slots=True, repr=False)
+class Candidate(ShownRecord):
     """One translation of a text, with its token strings and scores.
 
     If the text was split into segments, `score` and `log_prob` are sums over the segments.
@@ -111,8 +113,8 @@ class Candidate:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Translation(ShownRecord):
     """The translation of one text: its candidates, the best first, and notes about them.
 
     `segments` is the number of segments that the text was split into: usually 1, and 0 for an empty line. `cut` is true
@@ -129,10 +131,17 @@ class Translation:
     flags: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
+    _names = ("src", "text", "score", "alternatives", "segments", "cut", "alignment", "flags", "lost")
+
     @property
     def text(self) -> str:
         """The best translation, or "" for an empty line."""
         return self.candidates[0].text if self.candidates else ""
+
+    @property
+    def score(self) -> float:
+        """The score of the best translation: its log-probability after the length penalty. 0 for an empty line."""
+        return self.candidates[0].score if self.candidates else 0.0
 
     @property
     def alternatives(self) -> tuple[str, ...]:
@@ -140,8 +149,8 @@ class Translation:
         return tuple(candidate.text for candidate in self.candidates[1:])
 
 
-@dataclass(frozen=True, slots=True)
-class PairScore:
+@dataclass(frozen=True, slots=True, repr=False)
+class PairScore(ShownRecord):
     """How likely a model finds a given translation.
 
     `token_log_probs` has the natural-log probability of each of `tokens`, and of the end of the translation as its last

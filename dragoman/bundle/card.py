@@ -8,14 +8,13 @@ Versions differ in their fields. So a missing field has its default, and an unkn
 """
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from dragoman.config.fields import quote_value
-from dragoman.display import has_controls
+from dragoman.display import Facts, ShownRecord, has_controls
 from dragoman.errors import ModelError
 from dragoman.files import read_regular_file
 from dragoman.records import Score
@@ -23,12 +22,13 @@ from dragoman.text.lines import replace_surrogates
 
 # A card has a few kB. The limit keeps a wrong file from filling the memory.
 _MOST_BYTES = 1 << 20
+_LARGEST = 1e300  # also refuses infinity and NaN
 _SURE_SHARE = 0.9
 """The share of a side that must be in one language, or similar ones, for the card to state it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+@dataclass(frozen=True, slots=True, repr=False)
+class Card(ShownRecord):
     """Facts about a model. An unknown fact keeps its default.
 
     Attributes
@@ -108,9 +108,8 @@ class Card:
 
     def to_markdown(self) -> str:
         """The content of card.md."""
-        languages = f"{self.src_lang or '?'} to {self.tgt_lang or '?'}"
         lines = [
-            f"# Translation model, {languages}",
+            f"# Translation model, {self.languages}",
             "",
             f"A Transformer with {self.parameters:,} parameters, {'imported into' if self.origin else 'made with'} "
             f"Dragoman. Vocabularies: {self.src_vocab_size:,} (source) and {self.tgt_vocab_size:,} (target) entries.",
@@ -125,6 +124,26 @@ class Card:
         lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)
         lines += _table("Versions", ("package", "version"), self.versions)
         return "\n".join(lines) + "\n"
+
+    @property
+    def languages(self) -> str:
+        """The languages, such as "en to de", with "?" for an unknown one."""
+        return f"{self.src_lang or '?'} to {self.tgt_lang or '?'}"
+
+    def scores_by_data(self) -> dict[str, dict[str, float]]:
+        """The values by data set and metric, without their signatures."""
+        found: dict[str, dict[str, float]] = {}
+        for data, name, value, _ in self.scores:
+            found.setdefault(data, {})[name] = value
+        return found
+
+    def scores_text(self) -> str:
+        """All values on one line, without their signatures."""
+        return "; ".join(f"{data}: {score_text(row)}" for data, row in self.scores_by_data().items())
+
+    def _facts(self) -> Facts:
+        for name, text in ShownRecord._facts(self):
+            yield name, self.scores_text() if name == "scores" else text  # signatures would fill the screen
 
     def averaging(self) -> str:
         """A sentence that says which weights were averaged, or "" if the weights are those of one step."""
@@ -141,6 +160,11 @@ class Card:
             f"{self.tgt_tokens:,} target tokens in {self.minutes:.1f} minutes ({self.device}, {self.precision}). "
             f"Validated on {self.dev_pairs:,} pairs{tested}"
         )
+
+
+def score_text(scores: Mapping[str, float]) -> str:
+    """Scores by metric on one line, such as "BLEU 38.2, chrF2 63.1"."""
+    return ", ".join(f"{name} {value:.1f}" for name, value in scores.items())
 
 
 def read_card(folder: Path) -> Card:
@@ -175,7 +199,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return len(value) == len(kinds) and all(map(_fits, value, kinds))
     if hint is str:
         return isinstance(value, str) and value == replace_surrogates(value) and not has_controls(value)
-    return type(value) is int or (hint is float and type(value) is float and math.isfinite(value))
+    return type(value) in (int, hint) and abs(value) < _LARGEST
 
 
 def _frozen(value: Any) -> Any:

@@ -17,10 +17,10 @@ from dragoman.bundle.card import Card, read_card
 from dragoman.bundle.weights import WEIGHTS, check_stored_precision, float32_arrays, quantized_arrays, stored_precision
 from dragoman.config import Config, ModelSettings
 from dragoman.devices.without_torch import choose_device, keep_freed_memory, return_freed_memory
-from dragoman.display import say
+from dragoman.display import Facts, ShownRecord, say
 from dragoman.errors import ModelError, ResourceError, require_torch
 from dragoman.files import write_folder
-from dragoman.model.shapes import Arrays, parameter_shapes
+from dragoman.model.shapes import Arrays, expected_parameters, parameter_shapes
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model:
+class Model(ShownRecord):
     """The content of a model folder.
 
     Attributes
@@ -175,9 +175,14 @@ class Model:
     card: Card
     fingerprint: str = ""
 
-    def __repr__(self) -> str:
-        languages = f"{self.card.src_lang or '?'} to {self.card.tgt_lang or '?'}"
-        return f"<Model: {languages}, {self.card.parameters:,} parameters in {self.weights.stored_precision}>"
+    def _facts(self) -> Facts:
+        settings, sizes = self.weights.settings, (self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size)
+        yield "languages", self.card.languages
+        yield "parameters", f"{expected_parameters(settings, *sizes):,} in {self.weights.stored_precision}"
+        yield "layers", f"{settings.num_encoder_layers} of the encoder, {settings.num_decoder_layers} of the decoder"
+        yield "sizes", f"d_model {settings.d_model}, num_heads {settings.num_heads}, d_ff {settings.d_ff}"
+        yield from self.tokenizers._facts()
+        yield "scores", self.card.scores_text()
 
     @property
     def transformer(self) -> "Transformer":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.ter import TER
 
-from dragoman.display import html_table
+from dragoman.display import Facts, ShownRecord
 from dragoman.evaluation import metrics
 from dragoman.evaluation.metrics import TRIALS, Significance, Statistics, resampled_scores, significance
 from dragoman.records import Score
@@ -99,7 +99,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class Comparison(ShownRecord):
     """The result of comparing two systems on one test. The system with the higher chrF2 wins a sentence.
 
     Attributes
@@ -137,16 +137,14 @@ class Comparison:
         said = "; ".join(found + ([f"by {_join_names(rest)} no difference is shown"] if rest else []))
         return f"{said[0].upper()}{said[1:]}."
 
-    def __repr__(self) -> str:
-        scores = "; ".join(f"{one.a.name} {one.a.value:.2f} and {one.b.value:.2f}" for one in self.metrics)
-        return f"{self.verdict} A and B on {self.num_sentences:,} sentences: {scores}."
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (one.a.name, f"{one.a.value:.2f}", f"{one.b.value:.2f}", f"{one.significance.p_bootstrap:.3f}", one.better)
-            for one in self.metrics
-        ]
-        return f"<p>{self.verdict}</p>" + html_table(("metric", "A", "B", "p (bootstrap)", "better"), rows)
+    def _facts(self) -> Facts:
+        yield "verdict", self.verdict
+        for one in self.metrics:
+            values = f"A {one.a.value:.2f}, B {one.b.value:.2f}, p (bootstrap) {one.significance.p_bootstrap:.3f}"
+            yield one.a.name, values
+        by_sentence = f"B wins {self.b_wins:,}, loses {self.b_losses:,}; {self.ties:,} are equal"
+        yield "sentences", f"{self.num_sentences:,}; {by_sentence}"
+        yield from (("warning", warning) for warning in self.warnings)
 
 
 def compare_outputs(

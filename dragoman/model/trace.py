@@ -39,11 +39,16 @@ class Trace(dict[str, Tensor]):
     """The intermediate tensors of a forward pass by name, in the order of computation."""
 
     def __repr__(self) -> str:
-        width = max(map(len, self), default=0)
-        return "\n".join(f"{name:{width}}  {shape_text(tensor.shape)}" for name, tensor in self.items())
+        rows = self._shapes()
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name:{width}}  {shape}" for name, shape in rows)
 
     def _repr_html_(self) -> str:
-        return html_table(("tensor", "shape"), [(name, shape_text(tensor.shape)) for name, tensor in self.items()])
+        return html_table(("tensor", "shape"), self._shapes())
+
+    def _shapes(self) -> list[tuple[str, str]]:
+        """Names and shapes. Values that a caller added may have none."""
+        return [(str(name), shape_text(getattr(tensor, "shape", ()))) for name, tensor in self.items()]
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ Shapes: B sentences, S source positions, T target positions, D = d_model, H head
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.config.fields import model_settings
 from dragoman.devices.checks import check_lengths, check_memory, check_sizes
 from dragoman.devices.device import build_without_values
+from dragoman.display import Facts, ShownRecord, shape_text
 from dragoman.model.attention import Cache, Mask, causal_mask, padding_mask
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer
@@ -28,13 +29,19 @@ from dragoman.model.shapes import ParameterRow, ParameterTable
 from dragoman.model.trace import Trace, TracedBatch, trace_modules
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionWeights:
+@dataclass(frozen=True, slots=True, repr=False)
+class AttentionWeights(ShownRecord):
     """All attention weights of a forward pass, one tensor (B, H, queries, keys) for each layer. Rows sum to 1."""
 
     encoder_self: tuple[Tensor, ...]
     decoder_self: tuple[Tensor, ...]
     cross: tuple[Tensor, ...]
+
+    def _facts(self) -> Facts:
+        for kind in fields(self):
+            layers = getattr(self, kind.name)
+            shapes = {shape_text(tensor.shape): None for tensor in layers}
+            yield kind.name, f"layers: {len(layers)}, sentences x heads x queries x keys: {', '.join(shapes)}"
 
 
 class Encoder(nn.Module):

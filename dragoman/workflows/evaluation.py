@@ -8,14 +8,13 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from html import escape
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from dragoman.config.loading import flag_of
-from dragoman.display import html_table
+from dragoman.display import Facts, ShownRecord
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for, without_columns, writing_differences
@@ -89,7 +88,7 @@ class EvaluationRequest(ScoredTest):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class EvaluationReport:
+class EvaluationReport(ShownRecord):
     """The scores of a model or of translations on a test.
 
     Parameters
@@ -112,22 +111,27 @@ class EvaluationReport:
         """The scores of the whole test, named "", and those "without leaks" if there are some."""
         return [("", self.whole)] + ([("without leaks", self.without_leaks)] if self.without_leaks else [])
 
-    def __repr__(self) -> str:
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores on the whole test by metric, such as ``scores["BLEU"]``. `whole` also has their signatures."""
+        return {score.name: score.value for score in self.whole.scores}
+
+    def _facts(self) -> Facts:
+        for name, evaluation in self.evaluations:
+            for score in evaluation.scores:
+                yield score.name, name + str(score).removeprefix(score.name)
+            yield from (("warning", warning) for warning in evaluation.warnings)
+        yield "[ ]", "95 % interval"
+        for one in self.checklist:
+            result = f"{one.passed} of {one.asked}" if one.asked else "none"
+            yield one.name, f"{result}: {one.note or one.check}"
+
+    def __str__(self) -> str:
         lines = [f"{name} {score}".lstrip() for name, evaluation in self.evaluations for score in evaluation.scores]
         for one in self.checklist:
             result = f"{one.passed:>5} of {one.asked:<5}" if one.asked else f"{'none':>5}{'':9}"
             lines.append(f"{one.name:<13}{result} {one.note or one.check}")
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for name, evaluation in self.evaluations:
-            data = "without leaked sentences" if name else "all sentences"
-            for score in evaluation.scores:
-                interval = " to ".join(f"{end:.2f}" for end in score.interval or ())
-                rows.append((score.name, f"{score.value:.2f}", interval, data, score.signature))
-        warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.whole.warnings)
-        return html_table(("metric", "score", "95 % interval", "data", "signature"), rows) + warnings
 
 
 @dataclass(frozen=True, slots=True)

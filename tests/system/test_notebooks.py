@@ -4,6 +4,7 @@ Figures need no `%matplotlib inline`, and the stop button saves a run.
 """
 
 import ast
+import re
 import time
 from base64 import b64decode
 from collections.abc import Iterator
@@ -58,6 +59,21 @@ CELLS = {
             states = model.decode(cached_ids[:, -1:], memory, batch.src_lengths, cache=cache)
             cached_ids = torch.cat([cached_ids, model.projection(states[:, -1:]).argmax(-1)], dim=1)
         torch.equal(ids, cached_ids)""",
+    "translation": 'translation = translator.translate_detailed(["Where <i>is</i> the station?"])[0]; translation',
+    "candidate": "translation.candidates[0]",
+    "pair": 'translator.score(["Good morning."], ["Guten Morgen."])[0]',
+    "sentence": "run.test_sentence()",
+    "card": "run.card",
+    "model": "trained",
+    "tokenizer": "tokenizers.src",
+    "tokenizers": "tokenizers",
+    "attention": "trained.transformer.attention(batch.src_ids, batch.src_lengths, batch.decoder_input)",
+    "early": """
+        import pathlib, shutil
+        shutil.copytree("run", "early")
+        for part in ("best", "averaged"):
+            pathlib.Path("early", part).rename(f"without {part}")
+        dragoman.Run("early")""",
     "heads": 'dragoman.visualization.plot_heads(translator, "Where is the station?", layer=1, kind="cross")',
     "inspect": 'dragoman.inspect(translator, "Where is the station?")',
     "report": "run.report",
@@ -102,6 +118,16 @@ def shown(outputs: list[Any]) -> dict[str, str]:
         ("resume", ["en to de, 6 steps", "chrF2"]),
         ("inspect", ["<iframe", "Where is the station?"]),
         ("report", ["<iframe"]),
+        ("translation", ["<table>", "Where &lt;i&gt;is&lt;/i&gt; the station?", "score"]),
+        ("candidate", ["<table>", "token_log_probs"]),
+        ("pair", ["<table>", "Guten Morgen."]),
+        ("sentence", ["<table>", "SOURCE", "TARGET", "PREDICTED"]),
+        ("card", ["<table>", "train_pairs", "BLEU"]),
+        ("model", ["<table>", "en to de", "num_heads 2"]),
+        ("tokenizer", ["<table>", "vocab_size", "&lt;unk&gt;"]),
+        ("tokenizers", ["<table>", "300"]),
+        ("attention", ["<table>", "decoder_self", "2 x 2 x 1 x 1"]),
+        ("early", ["without a finished validation"]),
         ("scores", ["BLEU", "95 % interval", "nrefs:1"]),
         ("compare", ["BLEU", "p (bootstrap)", "100.00"]),
         ("fine-tune", ["Run(&#x27;tuned&#x27;)", "2 steps"]),
@@ -111,6 +137,19 @@ def shown(outputs: list[Any]) -> dict[str, str]:
 def test_a_result_displays_itself(outputs: dict[str, list[Any]], name: str, words: list[str]) -> None:
     page = shown(outputs[name])["text/html"]
     assert [word for word in words if word not in page] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    "translation candidate pair card model tokenizer tokenizers attention early train inspect report scores compare "
+    "check".split(),
+)
+def test_the_text_of_a_result_is_one_screen_without_markup(outputs: dict[str, list[Any]], name: str) -> None:
+    text = shown(outputs[name])["text/plain"]
+    lines = text.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100 or len(lines) == 1
+    assert not re.search(r"<(table|td|iframe|p)\b|[A-Za-z0-9+/]{60}", text)
 
 
 def test_training_updates_one_display_with_its_figures_and_curve(outputs: dict[str, list[Any]]) -> None:
@@ -166,6 +205,10 @@ def test_the_stop_button_saves_the_run_and_returns_it(
         time.sleep(0.1)
     manager.interrupt_kernel()
     assert client.get_shell_msg(timeout=100)["content"]["status"] == "ok"
+    client.execute("run", user_expressions={"text": "repr(run)"})
+    found = client.get_shell_msg(timeout=100)["content"]["user_expressions"]["text"]
+    assert found["status"] == "ok"
+    assert "Run('stopped'): " in found["data"]["text/plain"]
     client.execute("run.resume(max_steps=1)", user_expressions={"steps": "run.card.steps"})
     assert client.get_shell_msg(timeout=100)["content"]["status"] == "ok"
     assert list((folder / "stopped" / "checkpoints").glob("step_*"))

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,10 @@ def test_a_run_has_scores_history_figure_report_and_sentences(inside: Path) -> N
     assert sentence.source in (inside / "text.en").read_text()
     assert sentence.reference in (inside / "text.de").read_text()
     assert sentence.prediction == run.translator("cpu")(sentence.source)
+    sentence = replace(sentence, source="a " * 50, reference="Eins <b>.", prediction="Zwei.")
+    lines = ["SOURCE     " + "a " * 44 + "a", "           a a a a a", "TARGET     Eins <b>.", "PREDICTED  Zwei."]
+    assert str(sentence).splitlines() == lines
+    assert all(f">{text}</td>" in sentence._repr_html_() for text in ("SOURCE", "Eins &lt;b&gt;.", "PREDICTED"))
 
 
 def test_training_again_continues_and_resume_takes_new_limits(inside: Path) -> None:
@@ -107,7 +112,10 @@ def test_evaluate_compare_inspect_plan_and_check(inside: Path) -> None:
     assert [score.name for score in report.whole.scores] == ["BLEU", "chrF2", "TER"]
     assert dragoman.compare("run", "text.de", "text.en", "text.de", beam_size=1).b_wins > 0
     assert isinstance(dragoman.inspect(translator, "Where is the station?"), Inspection)
-    assert dragoman.plan("text.en", "text.de", **SIZES, max_steps=5).forecast.steps == 5
+    plan = dragoman.plan("text.en", "text.de", **SIZES, max_steps=5)
+    assert plan.forecast.steps == 5
+    assert max(map(len, repr(plan).splitlines())) <= 100
+    assert all(name in repr(plan) and name in plan._repr_html_() for name, _ in plan.rows())
     assert dragoman.check("text.en", "text.de").pairs == 300
 
 

@@ -7,9 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
-from dragoman.display import html_table
+from dragoman.display import Facts, ShownRecord
 from dragoman.records import SentencePair
 
 MOST_EXAMPLES = 3
@@ -66,7 +65,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Examination:
+class Examination(ShownRecord):
     """Size, languages and findings of a corpus, the most important finding first.
 
     `characters`, `languages` and `scripts` are (source, target). An unknown language or script is "".
@@ -84,19 +83,20 @@ class Examination:
         """The serious findings."""
         return tuple(finding for finding in self.findings if finding.serious)
 
-    def __repr__(self) -> str:
-        last = "No finding is serious: you can train on this corpus."
+    @property
+    def verdict(self) -> str:
+        """Whether to train on the corpus, as one sentence."""
         if self.serious:
-            last = "Fix the findings marked WRONG before you train on this corpus."
-        return "\n\n".join([f"{self.name}\n{_size(self)}", *map(_block, self.findings), last])
+            return "Fix the findings marked WRONG before you train on this corpus."
+        return "No finding is serious: you can train on this corpus."
 
-    def _repr_html_(self) -> str:
-        rows = [
-            (one.kind, f"{one.count:,} {one.message}", "yes" if one.serious else "no", one.advice)
-            for one in self.findings
-        ]
-        table = html_table(("finding", "pairs", "serious", "advice"), rows) if rows else "<p>No findings.</p>"
-        return f"<p>{escape(self.name)}: {self.pairs:,} pairs</p>{table}"
+    def _facts(self) -> Facts:
+        yield from (("corpus", self.name), ("size", _size(self)), ("verdict", self.verdict))
+        for finding in self.findings:
+            yield "WRONG" if finding.serious else "note", f"{_message(finding)}. {finding.advice}"
+
+    def __str__(self) -> str:
+        return "\n\n".join([f"{self.name}\n{_size(self)}", *map(_block, self.findings), self.verdict])
 
 
 def _size(examination: Examination) -> str:
@@ -110,13 +110,16 @@ def _size(examination: Examination) -> str:
 
 
 def _block(finding: CorpusFinding) -> str:
-    mark = "WRONG" if finding.serious else "note "
-    share = f"{finding.share:.1%}" if finding.share >= 0.0005 else "<0.1%"
-    lines = [f"{mark}  {finding.kind}: {finding.count:,} ({share})  {finding.message}"]
+    lines = [f"{'WRONG' if finding.serious else 'note '}  {_message(finding)}"]
     lines += [f"         {row}" for row in finding.preview]
     if finding.lines and not finding.preview:
         lines.append(f"       at {', '.join(f'{line:,}' for line in finding.lines)}")
     return "\n".join([*lines, f"       {finding.advice}"])
+
+
+def _message(finding: CorpusFinding) -> str:
+    share = f"{finding.share:.1%}" if finding.share >= 0.0005 else "<0.1%"
+    return f"{finding.kind}: {finding.count:,} ({share})  {finding.message}"
 
 
 MAX_CHARACTERS = 100_000

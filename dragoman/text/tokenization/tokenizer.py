@@ -25,6 +25,7 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import models, trainers
 
 from dragoman.config import TokenizerSettings
+from dragoman.display import Facts, ShownRecord
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import NUM_CONTROL_IDS, UNK_ID
 from dragoman.text.lines import replace_surrogates
@@ -34,15 +35,24 @@ from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_
 from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
 
 _JOINT_FILE, _SIDE_FILES = "tokenizer.json", ("src.tokenizer.json", "tgt.tokenizer.json")
+_SHOWN_TOKENS = 40
 
 
-class Tokenizer:
+class Tokenizer(ShownRecord):
     """A trained tokenizer. Immutable and thread-safe."""
 
     def __init__(self, kind: TokenizerKind, library: LibraryTokenizer | SentencePieceTokenizer) -> None:
         self.kind: TokenizerKind = kind
         self.library = library
         self.vocab_size = int(library.get_vocab_size(with_added_tokens=False))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"kind": self.kind, "library": self.library, "vocab_size": self.vocab_size}  # without what is cached
+
+    def _facts(self) -> Facts:
+        sample = self.tokens(range(NUM_CONTROL_IDS, self.vocab_size, self.vocab_size // _SHOWN_TOKENS + 1))
+        yield from (("kind", self.kind), ("vocab_size", f"{self.vocab_size:,}"))
+        yield from (("control tokens", " ".join(CONTROL_TOKENS)), ("some of the others", " ".join(sample)))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text. No control ids, except unk for the kinds word and sentencepiece. "" has no ids."""
@@ -109,13 +119,17 @@ class Tokenizer:
         return cls(*read_tokenizer(path))
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizerPair:
+@dataclass(frozen=True, slots=True, repr=False)
+class TokenizerPair(ShownRecord):
     """The tokenizers of both sides. Both are the same object if the vocabulary is joint."""
 
     src: Tokenizer
     tgt: Tokenizer
     joint: bool
+
+    def _facts(self) -> Facts:
+        yield "src tokens", f"{self.src.vocab_size:,}, {self.src.kind}"
+        yield "tgt tokens", "the same tokenizer" if self.joint else f"{self.tgt.vocab_size:,}, {self.tgt.kind}"
 
     def same_as(self, other: "TokenizerPair") -> bool:
         """Whether every id stands for the same token, on both sides."""

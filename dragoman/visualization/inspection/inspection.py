@@ -11,12 +11,12 @@ text as text only, so no sentence can inject markup or code.
 import base64
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from string import Template
 from typing import Literal
 
-from dragoman.display import html_page
+from dragoman.display import Facts, ShownRecord, html_page
 from dragoman.text.tokenization.words import Word
 
 AttentionKind = Literal["encoder_self", "decoder_self", "cross"]
@@ -101,8 +101,8 @@ class HeadFacts:
     end_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class PackedAttention:
+@dataclass(frozen=True, slots=True, repr=False)
+class PackedAttention(ShownRecord):
     """The weights of all heads of one kind. `data` is the base64 of their bytes in the order layer, head, query, key.
 
     Queries and keys are the tokens with control tokens. `mean_only`: each layer has one matrix, the mean of its heads.
@@ -114,8 +114,8 @@ class PackedAttention:
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     mean_only: bool
-    data: str
-    heads: tuple[tuple[HeadFacts, ...], ...]
+    data: str = field(repr=False)
+    heads: tuple[tuple[HeadFacts, ...], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class Note:
     tgt_words: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+@dataclass(frozen=True, slots=True, repr=False)
+class Inspection(ShownRecord):
     """All data of one inspected translation.
 
     `links` holds the attention that alignments are computed from, (target tokens, source tokens) as bytes in base64.
@@ -176,6 +176,16 @@ class Inspection:
     def to_json(self) -> str:
         """The record as JSON, with its field names. It has no NaN and no infinity."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+    def _facts(self) -> Facts:
+        yield from (("model", self.model), ("languages", f"{self.src_lang or '?'} to {self.tgt_lang or '?'}"))
+        yield from (("source", self.src.text), ("translation", self.tgt.text))
+        yield "probabilities", " ".join(f"{step.token} {step.probability:.2f}" for step in self.steps)
+        yield from ((KIND_NAMES[one.kind], f"layers: {one.num_layers}, heads: {one.num_heads}") for one in self.weights)
+        yield from (("alternative", one.text) for one in self.n_best[1:])
+        for note in self.notes:
+            sides = (self.src, note.src_words), (self.tgt, note.tgt_words)
+            yield "note", " ".join([note.text, *(side.words[at].text for side, places in sides for at in places)])
 
     def _repr_html_(self) -> str:
         return html_page(inspection_page(self))

@@ -1,15 +1,16 @@
 """`Run`, a training run in Python: scores, curves, report, translator, test sentences, and how to resume it."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.bundle import Card, resolve_model_folder
-from dragoman.bundle.card import read_card
+from dragoman.bundle.card import read_card, score_text
 from dragoman.counting import counting
-from dragoman.display import html_page, html_table
+from dragoman.display import Facts, ShownRecord, html_page, html_table, one_screen
 from dragoman.errors import ConfigError, DataError, ModelError, needs_train_extra
 from dragoman.files import MANIFEST
 from dragoman.training.run.frozen_settings import frozen_config
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 _CURVES = ("train", "validation")
 
 
-@dataclass(frozen=True, slots=True)
-class TestSentence:
+@dataclass(frozen=True, slots=True, repr=False)
+class TestSentence(ShownRecord):
     """A sentence that the model has not seen in training, its reference, and the translation of the model."""
 
     __test__ = False  # not a class of tests, whatever pytest thinks of its name
@@ -38,8 +39,11 @@ class TestSentence:
     reference: str
     prediction: str
 
-    def _repr_html_(self) -> str:
-        return html_table(("", "text"), [(name, getattr(self, name)) for name in ("source", "reference", "prediction")])
+    def __repr__(self) -> str:
+        return one_screen(self._facts())
+
+    def _facts(self) -> Facts:
+        return [("SOURCE", self.source), ("TARGET", self.reference), ("PREDICTED", self.prediction)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,27 @@ class RunReport:
         return str(self.path)
 
     def _repr_html_(self) -> str:
-        return html_page(self.path.read_text(encoding="utf-8"))
+        try:
+            return html_page(self.path.read_text(encoding="utf-8"))
+        except Exception as error:
+            return f"<p>{escape(str(error))}</p>"
+
+
+class RunScores(dict[str, dict[str, float]]):
+    """The scores of a run by data set and search, such as ``scores["test, beam 5"]["BLEU"]``.
+
+    ``scores["BLEU"]`` is the newest score on the test set, or on the validation set of a run without a test set.
+    """
+
+    def __missing__(self, name: str) -> float:
+        return self.latest()[name]
+
+    def latest(self) -> dict[str, float]:
+        """The newest scores on the test set, else on the validation set, by metric. Empty if there are none."""
+        parts = [
+            row for part in ("validation, beam", "test, beam") for data, row in self.items() if data.startswith(part)
+        ]
+        return parts[-1] if parts else {}
 
 
 class Run(os.PathLike[str]):
@@ -92,13 +116,18 @@ class Run(os.PathLike[str]):
         return str(self.path)
 
     def __repr__(self) -> str:
-        card = self.card
-        scores = ", ".join(f"{name} {value:.1f}" for name, value in self._latest_scores().items())
-        languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
-        return f"Run({str(self.path)!r}): {languages}, {card.steps:,} steps{', ' if scores else ''}{scores}"
+        name = f"Run({str(self.path)!r})"
+        try:
+            card = self.card
+        except Exception as error:  # whatever is wrong with the folder, a notebook shows the run
+            return f"{name}: {error}"
+        scores = score_text(RunScores(card.scores_by_data()).latest())
+        return f"{name}: {card.languages}, {card.steps:,} steps{', ' if scores else ''}{scores}"
 
     def _repr_html_(self) -> str:
-        scores = self.scores
+        scores = RunScores()
+        with suppress(Exception):
+            scores = self.scores
         names = list(dict.fromkeys(name for row in scores.values() for name in row))
         rows = [(data, *(f"{row[name]:.2f}" if name in row else "" for name in names)) for data, row in scores.items()]
         return f"<p>{escape(repr(self))}</p>" + html_table(("data", *names), rows)
@@ -114,12 +143,12 @@ class Run(os.PathLike[str]):
         return read_card(self.model)
 
     @property
-    def scores(self) -> dict[str, dict[str, float]]:
-        """The scores of the finished run by data set and search, such as ``scores["test, beam 5"]["BLEU"]``."""
-        found: dict[str, dict[str, float]] = {}
-        for data, name, value, _ in self.card.scores:
-            found.setdefault(data, {})[name] = value
-        return found
+    def scores(self) -> RunScores:
+        """The scores of the finished run by data set and search, such as ``scores["test, beam 5"]["BLEU"]``.
+
+        ``scores["BLEU"]`` is the score on the test set, or on the validation set of a run without a test set.
+        """
+        return RunScores(self.card.scores_by_data())
 
     @property
     def history(self) -> Any:
@@ -245,11 +274,6 @@ class Run(os.PathLike[str]):
         with SentenceFiles(self.path / CORPUS) as files:
             overrides = overrides_of_keywords(settings, path_of=files.path)
             return train_in(RunRequest((), overrides, self.path, files.sources), files.progress)
-
-    def _latest_scores(self) -> dict[str, float]:
-        """The scores on the test set if there are some, else on the validation set."""
-        by_data = self.scores
-        return next((by_data[data] for data in sorted(by_data, reverse=True) if "before" not in data), {})
 
 
 @needs_train_extra("training")

@@ -19,7 +19,7 @@ from dragoman.config import Config
 from dragoman.config.recipes import CorpusSize, Recipe, row_for, vocab_size_for
 from dragoman.data.batching import epoch_batches
 from dragoman.data.prepare import PreparedData
-from dragoman.display import html_table
+from dragoman.display import Facts, ShownRecord
 from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
 from dragoman.signals import clean_up_when_terminated
@@ -105,7 +105,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Plan:
+class Plan(ShownRecord):
     """A resolved run, the size of its corpus, the recipe for that size, the measurements, and the forecast."""
 
     run: ResolvedRun
@@ -114,11 +114,11 @@ class Plan:
     measured: Measurement
     forecast: Forecast
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return "\n".join(f"{name:18}{value}" for name, value in self.rows())
 
-    def _repr_html_(self) -> str:
-        return html_table(("", "forecast"), self.rows())
+    def _facts(self) -> Facts:
+        return self.rows()
 
     def rows(self) -> list[tuple[str, str]]:
         """Describe the plan: the name of each fact, such as "memory", and the fact as text.
