@@ -206,12 +206,45 @@ class Evaluation:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
-    """BLEU, 0 to 100, higher is better. `tokenize` is sacreBLEU's: 13a, zh, ja-mecab, ko-mecab, char, flores200 ..."""
+    """BLEU of translations, from 0 to 100, higher is better (Papineni et al. 2002; Post 2018).
+
+    Parameters
+    ----------
+    hypotheses : list of str
+        The translations, detokenized.
+    references : list of str
+        The reference of each translation.
+    tokenize : str
+        sacreBLEU's tokenization: "13a", "zh", "ja-mecab", "ko-mecab", "char", "flores200" and others.
+
+    Returns
+    -------
+    Score
+        The value, with sacreBLEU's signature.
+
+    Examples
+    --------
+    >>> print(bleu(["The cat sat on the mat."], ["The cat sat on the mat."]))
+    BLEU 100.00 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0)
+    """
     return _score(all_metrics(tokenize)[0], hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """chrF2, 0 to 100, higher is better (Popović 2015)."""
+    """chrF2 of translations, from 0 to 100, higher is better (Popović 2015).
+
+    Parameters
+    ----------
+    hypotheses : list of str
+        The translations, detokenized.
+    references : list of str
+        The reference of each translation.
+
+    Returns
+    -------
+    Score
+        The value, with sacreBLEU's signature.
+    """
     return _score(CHRF(), hypotheses, references)
 
 

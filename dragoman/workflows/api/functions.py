@@ -22,6 +22,9 @@ from dragoman.workflows.models import ModelRequest
 from dragoman.workflows.training.settings import RunRequest
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dragoman.config.keyword_types import InferenceKeywords, TrainKeywords
     from dragoman.evaluation.comparison import Comparison
     from dragoman.inference.translator import Translator
     from dragoman.text.doctor.findings import Examination
@@ -40,7 +43,7 @@ def train(
     *,
     data: PathName | None = None,
     config: PathName | Sequence[PathName] = (),
-    **settings: object,
+    **settings: "Unpack[TrainKeywords]",
 ) -> Run:
     """Train a translator on parallel text, or continue a run.
 
@@ -95,7 +98,7 @@ def plan(
     *,
     data: PathName | None = None,
     config: PathName | Sequence[PathName] = (),
-    **settings: object,
+    **settings: "Unpack[TrainKeywords]",
 ) -> "Plan":
     """Measure some training steps on this machine, and predict time, memory and disk space of the whole run.
 
@@ -132,7 +135,7 @@ def evaluate(
     *,
     train: Sequence[PathName] = (),
     checklist: bool = False,
-    **settings: object,
+    **settings: "Unpack[InferenceKeywords]",
 ) -> EvaluationReport:
     """Translate a test set and score the translations with BLEU, chrF and TER.
 
@@ -164,7 +167,9 @@ def evaluate(
     return evaluate_test(replace(request, train=tuple(map(str, check_paths("train", train)))), default_progress())
 
 
-def compare(a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: object) -> "Comparison":
+def compare(
+    a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: "Unpack[InferenceKeywords]"
+) -> "Comparison":
     """Compare two systems on a test set: which one is better, and is the difference significant?
 
     Parameters
@@ -231,7 +236,7 @@ def check(
 
 
 @needs_train_extra("`dragoman.inspect`")
-def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
+def inspect(model: AnyModel, text: str, **settings: "Unpack[InferenceKeywords]") -> "Inspection":
     """Translate a text, and record what happens inside the model: attention, probabilities and beam search.
 
     Parameters
