@@ -62,10 +62,11 @@ def test_an_editable_install_adds_the_folder_to_the_path(tmp_path: Path) -> None
     """Type checkers follow a path in a .pth file, but no import hook, which setuptools writes otherwise."""
     checkout, wheels = tmp_path / "checkout", tmp_path / "wheels"
     (checkout / "dragoman").mkdir(parents=True)
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "dragoman/__init__.py"):
-        shutil.copy(ROOT / name, checkout / name)
-    for name in ("dragoman/version.py", "dragoman/py.typed"):
-        shutil.copy(ROOT / name, checkout / name)
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, checkout)
+    for name in ("__init__.py", "version.py", "py.typed"):
+        shutil.copy(ROOT / "dragoman" / name, checkout / "dragoman")
     command = [sys.executable, "setup.py", "--quiet", "editable_wheel", "--dist-dir", str(wheels)]
     environment = {**os.environ, "CC": "none"}  # without a C compiler, no machine code is built
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
