@@ -71,7 +71,7 @@ def test_an_editable_install_adds_the_folder_to_the_path(tmp_path: Path) -> None
     environment = {**os.environ, "CC": "none"}  # without a C compiler, no machine code is built
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(*wheels.glob("*.whl")) as wheel:
+    with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
         code = {name: wheel.read(name).decode() for name in wheel.namelist() if ".dist-info/" not in name}
     assert [Path(text.strip()) for text in code.values()] == [checkout]
 
