@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bleu", "chrf", "Score"]
 
-_MODULES = {
-    "metrics": ("bleu", "chrf"),
-    ".records": ("Score",),
-}
+_MODULES = {"metrics": ("bleu", "chrf"), ".records": ("Score",)}
 
 import_lazily(__name__, __all__, _MODULES)

@@ -59,7 +59,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from dragoman.errors import DataError
+from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.languages import main_language
 from dragoman.records import Score
@@ -222,11 +222,20 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "
     Score
         The value, with sacreBLEU's signature.
 
+    Raises
+    ------
+    ConfigError
+        If the tokenization is unknown.
+    DataError
+        If there are not as many references as translations, or if one of both is a single string.
+
     Examples
     --------
     >>> print(bleu(["The cat sat on the mat."], ["The cat sat on the mat."]))
     BLEU 100.00 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0)
     """
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ConfigError(f"`tokenize` must be one of {', '.join(BLEU.TOKENIZERS)}, but is {tokenize!r}.")
     return _score(all_metrics(tokenize)[0], hypotheses, references)
 
 
@@ -244,6 +253,11 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     -------
     Score
         The value, with sacreBLEU's signature.
+
+    Raises
+    ------
+    DataError
+        As for `bleu`.
     """
     return _score(CHRF(), hypotheses, references)
 
@@ -296,7 +310,13 @@ def applicable_metrics(
 
 
 def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-    """The statistics of `metric` for each sentence. Raises DataError if the numbers of lines differ or are 0."""
+    """The statistics of `metric` for each sentence. Raises DataError if the numbers of lines differ or are 0.
+
+    A single string is refused too: it would be read as letters.
+    """
+    for name, texts in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise DataError(f"`{name}` must be a list of texts, one for each sentence, but is {texts!r:.60}.")
     if len(hypotheses) != len(references):
         raise DataError(
             f"there are {len(hypotheses)} translations but {len(references)} references. "

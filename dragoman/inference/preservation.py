@@ -410,7 +410,7 @@ def translate_html(
     Raises
     ------
     ConfigError
-        As for `Translator.translate`.
+        If `translator` is not a loaded translator, and as for `Translator.translate`.
     """
     return translate_markup(translator, [html], MarkupRules(), preserve, None, **settings)[0]
 
@@ -449,7 +449,7 @@ def translate_xml(
     Raises
     ------
     ConfigError
-        As for `Translator.translate`.
+        If `translator` is not a loaded translator, and as for `Translator.translate`.
     """
     ignored, splitting = ({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags))
     return translate_markup(translator, [xml], MarkupRules(True, ignored, splitting), preserve, None, **settings)[0]
@@ -503,7 +503,7 @@ def translate_srt(
     Raises
     ------
     ConfigError
-        As for `Translator.translate`.
+        If `translator` is not a loaded translator, and as for `Translator.translate`.
     """
     subtitles = read_subtitles(srt)
     return subtitles.with_translations(_translate(translator, subtitles.texts, preserve, report, settings))
@@ -516,6 +516,8 @@ def _translate(
     report: Report | None,
     settings: "TranslateKeywords",
 ) -> list[str]:
+    if not hasattr(translator, "translate_marked"):
+        raise ConfigError(f"`translator` must be a loaded translator, but is {translator!r:.60}. Call `dragoman.load`.")
     answers = translator.translate_marked(texts, preserve, NO_DETAILS, **settings)
     if report:
         for answer in answers:

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 
 __all__ = ["smoothed_cross_entropy", "learning_rate"]
 
-_MODULES = {
-    "step.loss": ("smoothed_cross_entropy",),
-    "step.optimizer": ("learning_rate",),
-}
+_MODULES = {"step.loss": ("smoothed_cross_entropy",), "step.optimizer": ("learning_rate",)}
 
 import_lazily(__name__, __all__, _MODULES)

@@ -2,13 +2,16 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
+from jaxtyping import config
 
 import dragoman
+from dragoman.errors import DragomanError
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"dragoman": dragoman} | {
@@ -68,3 +71,43 @@ def test_names_are_found_in_imports_and_in_attributes() -> None:
     code += "d.train()\nd.model.causal_mask(3).tril()\ncorpora.fetch\nother.train()"
     shown = "corpora corpora.fetch model model.attention model.causal_mask train"
     assert sorted({*used_names(code)}) == ["dragoman", *(f"dragoman.{name}" for name in shown.split())]
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (
+            lambda: dragoman.evaluation.bleu("a", "b"),
+            "`hypotheses` must be a list of texts, one for each sentence, but is 'a'.",
+        ),
+        (
+            lambda: dragoman.evaluation.chrf(["a"], "b"),
+            "`references` must be a list of texts, one for each sentence, but is 'b'.",
+        ),
+        (
+            lambda: dragoman.evaluation.bleu(["a"], ["b"], tokenize="en"),
+            "`tokenize` must be one of none, zh, 13a, intl, char, ja-mecab, ko-mecab, spm, flores101, flores200, "
+            "spBLEU-1K, but is 'en'.",
+        ),
+        (
+            lambda: dragoman.training.learning_rate(0, dragoman.TrainSettings(), 8),
+            "`step` must be at least 1, the first step, but is 0.",
+        ),
+        (
+            lambda: dragoman.training.smoothed_cross_entropy(torch.zeros(2, 3, 5), torch.ones(2, 3).long(), 0.1, 0),
+            "`logits` must be (M, V) and `labels` (M,), but are (2, 3, 5) and (2, 3). Write `logits.flatten(0, 1)` and "
+            "`labels.flatten()`.",
+        ),
+        (
+            lambda: dragoman.translate_html("run", "<p>A dog.</p>"),
+            "`translator` must be a loaded translator, but is 'run'. Call `dragoman.load`.",
+        ),
+    ],
+)
+def test_a_building_block_refuses_a_wrong_argument_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, call: Callable[[], object], line: str
+) -> None:
+    monkeypatch.setattr(config, "jaxtyping_disable", True)  # users do not have the tests' checks of shapes
+    with pytest.raises(DragomanError) as refusal:
+        call()
+    assert str(refusal.value) == line

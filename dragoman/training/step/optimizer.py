@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainSettings
 from dragoman.devices.device import resolve_precision
+from dragoman.errors import ConfigError
 from dragoman.training.distributed import spread, whole
 
 EMA = "ema"
@@ -224,12 +225,19 @@ def learning_rate(step: int, settings: TrainSettings, d_model: int) -> float:
     float
         The learning rate.
 
+    Raises
+    ------
+    ConfigError
+        If `step` is below 1.
+
     Examples
     --------
     >>> paper = TrainSettings(schedule="noam", learning_rate=1.0, warmup_steps=4000)
     >>> round(learning_rate(4000, paper, d_model=512), 6)
     0.000699
     """
+    if step < 1:
+        raise ConfigError(f"`step` must be at least 1, the first step, but is {step}.")
     warmup = max(settings.warmup_steps, 1)
     if settings.schedule == "noam":
         return settings.learning_rate / math.sqrt(d_model) * min(1 / math.sqrt(step), step / math.sqrt(warmup) ** 3)
