@@ -80,6 +80,9 @@ class InMemoryPairs:
     def __len__(self) -> int:
         return len(self._src)
 
+    def __repr__(self) -> str:
+        return f"<InMemoryPairs: {len(self):,} pairs>"
+
     def src_ids(self, index: int) -> Ids:
         """Source ids of one pair.
 
