@@ -3,14 +3,13 @@
 Names are imported on first use, so that ``import dragoman`` and ``dragoman --help`` stay fast.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dragoman.errors import needs_train_extra
+from dragoman.lazy import import_lazily
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman import corpora, visualization
+    from dragoman import corpora, data, errors, evaluation, model, text, training, visualization
     from dragoman.config import (
         DataSettings,
         InferenceSettings,
@@ -20,9 +19,11 @@ if TYPE_CHECKING:
         ValidateSettings,
     )
     from dragoman.data.batch import Batch
+    from dragoman.inference.preservation import translate_html, translate_srt, translate_xml
     from dragoman.inference.translator import Translator
     from dragoman.model.transformer import Transformer
     from dragoman.records import Details, Preserve
+    from dragoman.text.documents.terms import Terms
     from dragoman.workflows.api.functions import check, compare, evaluate, inspect, plan, train
     from dragoman.workflows.api.loading import load
     from dragoman.workflows.api.run import Run
@@ -32,6 +33,8 @@ _MODULES = {
     "workflows.api.functions": ("train", "evaluate", "compare", "inspect", "plan", "check"),
     "workflows.api.run": ("Run",),
     "inference.translator": ("Translator",),
+    "inference.preservation": ("translate_html", "translate_xml", "translate_srt"),
+    "text.documents.terms": ("Terms",),
     "records": ("Details", "Preserve"),
     "model.transformer": ("Transformer",),
     "data.batch": ("Batch",),
@@ -44,7 +47,6 @@ _MODULES = {
         "InferenceSettings",
     ),
 }
-_PLACES = {name: f"dragoman.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "train",
@@ -58,6 +60,10 @@ __all__ = [
     "Translator",
     "Details",
     "Preserve",
+    "Terms",
+    "translate_html",
+    "translate_xml",
+    "translate_srt",
     "Transformer",
     "Batch",
     "DataSettings",
@@ -66,21 +72,8 @@ __all__ = [
     "TrainSettings",
     "ValidateSettings",
     "InferenceSettings",
-    "corpora",
-    "visualization",
     "__version__",
 ]
+__all__ += ["corpora", "data", "errors", "evaluation", "model", "text", "training", "visualization"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("corpora", "visualization"):
-        return import_module(f"dragoman.{name}")
-    if name not in _PLACES:
-        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
-    with needs_train_extra(f"`dragoman.{name}`"):
-        value = globals()[name] = getattr(import_module(_PLACES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+import_lazily(__name__, __all__, _MODULES)

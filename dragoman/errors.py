@@ -10,6 +10,9 @@ from importlib.util import find_spec
 
 from dragoman.version import REPOSITORY
 
+__all__ = ["DragomanError", "ConfigError", "DataError", "ModelError", "CheckpointError", "ResourceError"]
+__all__ += ["MissingExtraError", "SettingsWarning"]
+
 
 class DragomanError(Exception):
     """The base class of all errors with a message for the user."""
@@ -50,7 +53,15 @@ def install_advice(extra: str, quotes: tuple[str, str] = ("`", "`")) -> str:
 
 
 class MissingExtraError(DragomanError):
-    """A feature needs a package that the extra `train` installs."""
+    """A feature needs a package that the extra `train` installs.
+
+    Parameters
+    ----------
+    feature : str
+        What needs the package.
+    package : str
+        Name of the package.
+    """
 
     def __init__(self, feature: str, package: str = "torch") -> None:
         super().__init__(f"{feature} needs {package}. {install_advice('train')}")

@@ -168,7 +168,16 @@ class PairScore(ShownRecord):
 class Score:
     """The value of a metric, with the signature that states how it was computed.
 
-    `interval`, if requested, contains 95 % of the values on resampled tests.
+    Parameters
+    ----------
+    name : str
+        The metric, such as "BLEU".
+    value : float
+        The value.
+    signature : str
+        sacreBLEU's signature. Values can be compared only if their signatures are equal.
+    interval : tuple of float, optional
+        Limits between which 95 % of the values on resampled tests are.
     """
 
     name: str

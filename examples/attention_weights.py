@@ -3,13 +3,12 @@
     python examples/attention_weights.py runs/demo "Where is the station?"
 
 The rows are target tokens, the columns source tokens, and the numbers percent. They are means over the heads of the
-last decoder layer.
+last decoder layer, with which it predicted the token of the row.
 """
 
 import argparse
 
 import dragoman
-from dragoman.visualization.inspection.attributions import decode_weights
 
 
 def main() -> None:
@@ -19,12 +18,14 @@ def main() -> None:
     parser.add_argument("text", help="a text to translate")
     options = parser.parse_args()
 
-    inspection = dragoman.inspect(options.model, options.text)
-    cross = inspection.of_kind("cross")
-    weights = decode_weights(cross)  # (layers, heads, target tokens, source tokens)
-    print(inspection.tgt.text)
-    print(" " * 12 + "".join(f"{token:>12}" for token in cross.keys))
-    for token, row in zip(cross.queries, weights[-1].mean(0), strict=True):
+    translator = dragoman.load(options.model, device="cpu")
+    translated, trained = translator(options.text), translator.models[0]
+    src, tgt = trained.tokenizers.src, trained.tokenizers.tgt
+    batch = dragoman.Batch.from_ids([src.encode(options.text)], [tgt.encode(translated)])
+    weights = trained.transformer.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross
+    print(translated)
+    print(" " * 12 + "".join(f"{token:>12}" for token in src.tokens(batch.src_ids[0].tolist())))
+    for token, row in zip(tgt.tokens(batch.labels[0].tolist()), weights[-1][0].mean(0).tolist(), strict=True):
         print(f"{token:>12}" + "".join(f"{100 * weight:12.0f}" for weight in row))
 
 

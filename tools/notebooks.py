@@ -39,6 +39,10 @@ import importlib.util
 if importlib.util.find_spec("dragoman") is None:
     %pip install --quiet '../..[train]'"""
 _SHOW_CODE = "from inspect import getsource"
+# The text of a page explains what the sections of a docstring would repeat.
+_CODE_OF = """\
+def code_of(thing):
+    return re.sub(r'\\n\\n +Parameters\\n.*?\"{3}', '\"' * 3, getsource(thing), flags=re.DOTALL)"""
 _SIZE = re.compile(r"^(\s*\w+ = )(.+?)  # reduced: (.+)$", re.MULTILINE)
 _SOURCE = re.compile(r"```source\n(.*?)\n```\n?", re.DOTALL)
 _HIDDEN = {"tags": ["remove-cell"]}
@@ -79,18 +83,18 @@ def _site_tags(source: str) -> dict[str, list[str]]:
 
 def _show_source(block: re.Match[str]) -> str:
     """A cell that shows the code of the named objects, one ``module:name`` per line."""
-    imports, codes = ["from IPython.display import Code"], []
+    imports, codes = ["import re", "from IPython.display import Code"], []
     for line in block[1].split("\n"):
         module, _, name = line.strip().partition(":")
         if not name:  # a whole module
             module, _, name = module.rpartition(".")
             imports.append(f"from {module} import {name}")
-            codes.append(f"getsource({name})")
+            codes.append(f"code_of({name})")
             continue
         imports.append(f"from {module} import {name.partition('.')[0]}")
-        codes.append(f"getsource({name}{'.fget' * isinstance(_find(module, name), property)})")
+        codes.append(f"code_of({name}{'.fget' * isinstance(_find(module, name), property)})")
     shown = ' + "\\n\\n" + '.join(codes)
-    lines = [_SHOW_CODE, "", *dict.fromkeys(imports), "", f'Code({shown}, language="python")']
+    lines = [_SHOW_CODE, *dict.fromkeys(imports), "", "", _CODE_OF, "", "", f'Code({shown}, language="python")']
     return "\n".join(["```python", *lines, "```", ""])
 
 

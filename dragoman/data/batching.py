@@ -37,7 +37,12 @@ _ROWS_AT_ONCE = 1 << 16
 class EpochBatches:
     """The steps of one epoch: `epoch[k]` returns the pair indices of step k in constant time.
 
-    `order` (pairs,) int32 has the indices in the order of the epoch, `ends` (steps,) int64 the end of each step in it.
+    Parameters
+    ----------
+    order : (pairs,)
+        The indices of all pairs in the order of the epoch, int32.
+    ends : (steps,)
+        The end of each step in that order, int64.
     """
 
     order: npt.NDArray[np.int32]
@@ -55,8 +60,27 @@ class EpochBatches:
 def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> EpochBatches:
     """All pairs, each once, in steps of at most `batch_tokens` target tokens. A pure function of its arguments.
 
-    `epoch` counts from 0. Needs 12 bytes per pair while it runs, 4 afterwards. Raises ConfigError if a single pair
-    exceeds the budget.
+    It needs 12 bytes per pair while it runs, and 4 afterwards.
+
+    Parameters
+    ----------
+    pairs : InMemoryPairs
+        The pairs, or the stored pairs of a run.
+    batch_tokens : int
+        Limit for the target tokens of a step, with an eos for each pair.
+    seed : int
+        Seed of the order.
+    epoch : int
+        Number of the epoch, counted from 0. Each epoch has another order.
+
+    Returns
+    -------
+    EpochBatches
+
+    Raises
+    ------
+    ConfigError
+        If a single pair exceeds the limit.
     """
     check_budget(pairs, batch_tokens)
     random = np.random.default_rng([seed, epoch])
@@ -93,17 +117,22 @@ def check_budget(pairs: Pairs, batch_tokens: int) -> None:
 def micro_batches(
     src_counts: npt.ArrayLike, tgt_counts: npt.ArrayLike, micro_batch_tokens: int, padding_slack: int = PADDING_SLACK
 ) -> list[npt.NDArray[np.int64]]:
-    """Cut a step into micro-batches of similar length. Returns the rows of each, shortest targets first.
+    """Cut a step into micro-batches of similar length.
 
     Parameters
     ----------
-    src_counts, tgt_counts
-        Counts (rows,) without eos.
+    src_counts, tgt_counts : (rows,)
+        Number of ids of each source and target, without eos.
     micro_batch_tokens
         Limit for the padded positions on either side: rows times the longest row with eos. A single row that exceeds
         it is a micro-batch alone; `smallest_micro_batch` returns a limit that avoids this.
     padding_slack
         At most ``padding_slack + PADDING_SHARE * positions`` positions on both sides are padding.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        The rows of each micro-batch, shortest targets first.
     """
     src, tgt = (np.asarray(lengths, np.int64) + 1 for lengths in (src_counts, tgt_counts))
     order = np.lexsort((np.where(tgt % 2 == 0, src, -src), tgt))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import DataSettings
-from dragoman.errors import DataError, ModelError
+from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.files import verify_folder, write_folder
 from dragoman.records import NUM_CONTROL_IDS
 from dragoman.text.tokenization.encoding import RaggedIds
@@ -55,11 +55,24 @@ class Pairs(Protocol):
 
 
 class InMemoryPairs:
-    """Pairs in memory, for the copy task, tests and small data."""
+    """Pairs of ids in memory, for the copy task, tests and small data.
+
+    `src_counts` and `tgt_counts` (pairs,) are the numbers of ids of each pair.
+
+    Parameters
+    ----------
+    src, tgt : sequence of sequences of int
+        The ids of each source and of its target, without bos and eos.
+
+    Raises
+    ------
+    DataError
+        If there are not as many targets as sources.
+    """
 
     def __init__(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
         if len(src) != len(tgt):
-            raise ValueError(f"{len(src)} source and {len(tgt)} target sequences")
+            raise DataError(f"`tgt` must have one row per source ({len(src)}), but has {len(tgt)}.")
         self._src = [np.asarray(ids, dtype=np.int32) for ids in src]
         self._tgt = [np.asarray(ids, dtype=np.int32) for ids in tgt]
         self.src_counts: Counts = np.array([len(ids) for ids in src], dtype=np.int32)
@@ -68,18 +81,51 @@ class InMemoryPairs:
     def __len__(self) -> int:
         return len(self._src)
 
+    def __repr__(self) -> str:
+        return f"<InMemoryPairs: {len(self):,} pairs>"
+
     def src_ids(self, index: int) -> Ids:
-        """Source ids of one pair."""
+        """Source ids of one pair.
+
+        Parameters
+        ----------
+        index : int
+            Number of the pair, counted from 0.
+
+        Returns
+        -------
+        numpy.ndarray
+            The ids, int32.
+        """
         return self._src[index]
 
     def tgt_ids(self, index: int) -> Ids:
-        """Target ids of one pair."""
+        """Target ids of one pair.
+
+        Parameters
+        ----------
+        index : int
+            Number of the pair, counted from 0.
+
+        Returns
+        -------
+        numpy.ndarray
+            The ids, int32.
+        """
         return self._tgt[index]
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """Two disjoint sets of sequences with equal source and target. Ids are below `vocab_size`."""
+    """Two disjoint sets of sequences with equal source and target.
+
+    Parameters
+    ----------
+    train, held_out : InMemoryPairs
+        The pairs to train on, and the pairs to test with.
+    vocab_size : int
+        The size of both vocabularies. All ids are below it.
+    """
 
     train: InMemoryPairs
     held_out: InMemoryPairs
@@ -87,10 +133,40 @@ class CopyTask:
 
 
 def copy_task(num_train: int, num_held_out: int, seed: int, num_symbols: int = 11, length: int = 10) -> CopyTask:
-    """Distinct random sequences, a pure function of the arguments. Raises ValueError if there are too few."""
+    """Distinct random sequences that a model learns to copy. The same arguments give the same sequences.
+
+    Parameters
+    ----------
+    num_train, num_held_out : int
+        Number of sequences to train on, and to test with.
+    seed : int
+        Seed of the random numbers.
+    num_symbols : int
+        Number of different symbols. Their ids follow those of the control tokens.
+    length : int
+        Number of symbols in each sequence.
+
+    Returns
+    -------
+    CopyTask
+
+    Raises
+    ------
+    ConfigError
+        If there are not that many different sequences.
+
+    Examples
+    --------
+    >>> task = copy_task(num_train=1000, num_held_out=100, seed=1)
+    >>> len(task.train), task.vocab_size
+    (1000, 15)
+    """
     total = num_train + num_held_out
     if num_symbols**length < total:
-        raise ValueError(f"there are only {num_symbols**length} sequences of {length} over {num_symbols} symbols")
+        raise ConfigError(
+            f"`num_train` + `num_held_out` is {total}, but there are only {num_symbols**length} sequences of {length} "
+            f"symbols over {num_symbols}. Request fewer, or longer ones."
+        )
     random = np.random.default_rng(seed)
     distinct: dict[tuple[int, ...], None] = {}
     while len(distinct) < total:

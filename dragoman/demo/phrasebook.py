@@ -78,7 +78,17 @@ Template = tuple[Token | BracedPhrase, ...]
 
 @dataclass(frozen=True)
 class PhrasebookPair:
-    """A sentence pair, English and German, with pairs of word positions as `split_words` counts them."""
+    """A sentence pair of the phrasebook, English and German.
+
+    Parameters
+    ----------
+    pattern : str
+        The name of the pattern that wrote it.
+    src, tgt : str
+        The sentences.
+    alignment : tuple of pairs of int
+        Positions of words with one meaning. Punctuation counts as words.
+    """
 
     pattern: str
     src: str
@@ -127,20 +137,64 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Phrasebook:
-    """The grammar. Its methods are pure functions of their arguments."""
+    """The grammar of the built-in phrasebook, which writes English and German sentence pairs.
+
+    Its methods are pure functions of their arguments.
+
+    Parameters
+    ----------
+    grammar : Mapping
+        The sentence patterns by name.
+    lexicon : Mapping
+        The words of each class by their English form.
+    """
 
     grammar: Mapping[str, Pattern]
     lexicon: Mapping[str, Mapping[str, Entry]]  # class of words: English: entry
 
     def generate(self, seed: int, count: int) -> list[PhrasebookPair]:
-        """`count` distinct pairs in random order, spread evenly over the patterns as far as their sizes allow."""
+        """Write distinct pairs in random order, spread evenly over the patterns as far as their sizes allow.
+
+        Parameters
+        ----------
+        seed : int
+            The choice of sentences.
+        count : int
+            Number of pairs.
+
+        Returns
+        -------
+        list of PhrasebookPair
+
+        Raises
+        ------
+        DataError
+            If the phrasebook has fewer pairs.
+        """
         return self._draw(Random(seed), {name: p.combinations for name, p in self.grammar.items()}, count)
 
     def split(self, seed: int, train_pairs: int, test_pairs: int, dev_pairs: int = 200) -> PhrasebookSplit:
-        """Training pairs, and held-out pairs spread evenly over the patterns.
+        """Write training pairs, and held-out pairs spread evenly over the patterns.
 
         The combination of pattern and words of a held-out pair never occurs in training, whatever its numbers. Each of
-        its words occurs there at least three times. Raises DataError if there are too few such pairs.
+        its words occurs there at least three times.
+
+        Parameters
+        ----------
+        seed : int
+            The choice of sentences.
+        train_pairs, test_pairs, dev_pairs : int
+            Number of pairs in each part.
+
+        Returns
+        -------
+        PhrasebookSplit
+            Lists of pairs: `train`, `dev` and `test`.
+
+        Raises
+        ------
+        DataError
+            If there are too few such pairs.
         """
         rng = Random(seed)
         shares = list(zip(_shares(test_pairs, len(self.grammar)), _shares(dev_pairs, len(self.grammar)), strict=True))

@@ -18,12 +18,30 @@ _FORMS = (*CASES, "obj", "poss", "inf", "past", "part", "zu", "sep")
 _AGREEING_FORMS = ("fin", "last", "aux")  # the slot of their subject follows
 
 
-def load_phrasebook(path: Path | None = None) -> Phrasebook:
-    """The built-in grammar, or the grammar in a file with the same notation.
+def load_phrasebook(path: str | Path | None = None) -> Phrasebook:
+    """Load the built-in grammar, or the grammar in a file with the same notation.
 
-    Raises DataError, which names the file and the wrong entry.
+    Parameters
+    ----------
+    path : str or Path, optional
+        The file. By default, the built-in grammar of English and German.
+
+    Returns
+    -------
+    Phrasebook
+
+    Raises
+    ------
+    DataError
+        If the file is wrong. The message names the entry.
+
+    Examples
+    --------
+    >>> [pair] = load_phrasebook().generate(seed=1, count=1)
+    >>> pair.src, pair.tgt
+    ('Which wine would you recommend with the steak?', 'Welchen Wein würden Sie zum Steak empfehlen?')
     """
-    source = path or resources.files(__package__).joinpath("phrasebook.toml")
+    source = Path(path) if path else resources.files(__package__).joinpath("phrasebook.toml")
     try:
         return _Reader(tomllib.loads(source.read_text(encoding="utf-8"))).phrasebook()
     except (ValueError, OSError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors

@@ -59,7 +59,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from dragoman.errors import DataError
+from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.languages import main_language
 from dragoman.records import Score
@@ -206,12 +206,59 @@ class Evaluation:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
-    """BLEU, 0 to 100, higher is better. `tokenize` is sacreBLEU's: 13a, zh, ja-mecab, ko-mecab, char, flores200 ..."""
+    """BLEU of translations, from 0 to 100, higher is better (Papineni et al. 2002; Post 2018).
+
+    Parameters
+    ----------
+    hypotheses : list of str
+        The translations, detokenized.
+    references : list of str
+        The reference of each translation.
+    tokenize : str
+        sacreBLEU's tokenization: "13a", "zh", "ja-mecab", "ko-mecab", "char", "flores200" and others.
+
+    Returns
+    -------
+    Score
+        The value, with sacreBLEU's signature.
+
+    Raises
+    ------
+    ConfigError
+        If the tokenization is unknown.
+    DataError
+        If there are not as many references as translations, or if one of both is a single string.
+
+    Examples
+    --------
+    >>> print(bleu(["The cat sat on the mat."], ["The cat sat on the mat."]))
+    BLEU 100.00 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0)
+    """
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ConfigError(f"`tokenize` must be one of {', '.join(BLEU.TOKENIZERS)}, but is {tokenize!r}.")
     return _score(all_metrics(tokenize)[0], hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """chrF2, 0 to 100, higher is better (Popović 2015)."""
+    """chrF2 of translations, from 0 to 100, higher is better (Popović 2015).
+
+    Parameters
+    ----------
+    hypotheses : list of str
+        The translations, detokenized.
+    references : list of str
+        The reference of each translation.
+
+    Returns
+    -------
+    Score
+        The value, with sacreBLEU's signature.
+
+    Raises
+    ------
+    DataError
+        As for `bleu`.
+    """
     return _score(CHRF(), hypotheses, references)
 
 
@@ -263,7 +310,13 @@ def applicable_metrics(
 
 
 def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-    """The statistics of `metric` for each sentence. Raises DataError if the numbers of lines differ or are 0."""
+    """The statistics of `metric` for each sentence. Raises DataError if the numbers of lines differ or are 0.
+
+    A single string is refused too: it would be read as letters.
+    """
+    for name, texts in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise DataError(f"`{name}` must be a list of texts, one for each sentence, but is {texts!r:.60}.")
     if len(hypotheses) != len(references):
         raise DataError(
             f"there are {len(hypotheses)} translations but {len(references)} references. "

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.config.fields import SettingValue
 from dragoman.engines.interface import Source
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS, flags_of
@@ -48,6 +47,9 @@ from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import Word, words_of
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dragoman.config.keyword_types import TranslateKeywords
     from dragoman.inference.translator import Translator
 
 _Matrix = NDArray[Any]
@@ -382,13 +384,33 @@ Report = Callable[[Translation], None]
 
 
 def translate_html(
-    translator: "Translator", html: str, preserve: Preserve = PRESERVE_DOCUMENT, **settings: SettingValue
+    translator: "Translator", html: str, preserve: Preserve = PRESERVE_DOCUMENT, **settings: "Unpack[TranslateKeywords]"
 ) -> str:
     """Translate an HTML page.
 
     Tags, attributes and comments stay the same to the byte. So do the contents of script, style, pre, code and similar
     elements, and of elements with ``translate="no"`` or the class ``notranslate``. Escaped characters stay escaped.
-    `settings` are those of `Translator.translate`.
+
+    Parameters
+    ----------
+    translator : Translator
+        The translator.
+    html : str
+        The page.
+    preserve : Preserve
+        What to preserve besides, and whether to translate each sentence alone.
+    **settings
+        Settings of [inference], as for `Translator.translate`.
+
+    Returns
+    -------
+    str
+        The translated page.
+
+    Raises
+    ------
+    ConfigError
+        If `translator` is not a loaded translator, and as for `Translator.translate`.
     """
     return translate_markup(translator, [html], MarkupRules(), preserve, None, **settings)[0]
 
@@ -400,12 +422,34 @@ def translate_xml(
     ignore_tags: Collection[str] = (),
     splitting_tags: Collection[str] = (),
     preserve: Preserve = PRESERVE_DOCUMENT,
-    **settings: SettingValue,
+    **settings: "Unpack[TranslateKeywords]",
 ) -> str:
     """Translate XML, or text with any tags in it.
 
-    Tags are inline, so that text on both sides belongs to one sentence, except `splitting_tags`. Elements in
-    `ignore_tags` are not translated.
+    Tags are inline, so that text on both sides belongs to one sentence, except `splitting_tags`.
+
+    Parameters
+    ----------
+    translator : Translator
+        The translator.
+    xml : str
+        The text.
+    ignore_tags : collection of str
+        Names of elements that are not translated.
+    splitting_tags : collection of str
+        Names of tags that end a sentence.
+    preserve, **settings
+        As for `translate_html`.
+
+    Returns
+    -------
+    str
+        The translated text.
+
+    Raises
+    ------
+    ConfigError
+        If `translator` is not a loaded translator, and as for `Translator.translate`.
     """
     ignored, splitting = ({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags))
     return translate_markup(translator, [xml], MarkupRules(True, ignored, splitting), preserve, None, **settings)[0]
@@ -417,7 +461,7 @@ def translate_markup(
     rules: MarkupRules,
     preserve: Preserve = PRESERVE_DOCUMENT,
     report: Report | None = None,
-    **settings: SettingValue,
+    **settings: "Unpack[TranslateKeywords]",
 ) -> list[str]:
     """Translate several pages at once, which is faster than one by one.
 
@@ -434,9 +478,33 @@ def translate_srt(
     srt: str,
     preserve: Preserve = PRESERVE_SUBTITLES,
     report: Report | None = None,
-    **settings: SettingValue,
+    **settings: "Unpack[TranslateKeywords]",
 ) -> str:
-    """Translate SubRip subtitles. Numbers, times and tags are kept, and every cue keeps its number of lines."""
+    """Translate SubRip subtitles. Numbers, times and tags are kept, and every cue keeps its number of lines.
+
+    Parameters
+    ----------
+    translator : Translator
+        The translator.
+    srt : str
+        The subtitles.
+    preserve
+        As for `translate_html`.
+    report : callable, optional
+        A function that gets the `Translation` of every cue, which has lost terms and cut outputs.
+    **settings
+        Settings of [inference], as for `Translator.translate`.
+
+    Returns
+    -------
+    str
+        The translated subtitles.
+
+    Raises
+    ------
+    ConfigError
+        If `translator` is not a loaded translator, and as for `Translator.translate`.
+    """
     subtitles = read_subtitles(srt)
     return subtitles.with_translations(_translate(translator, subtitles.texts, preserve, report, settings))
 
@@ -446,8 +514,10 @@ def _translate(
     texts: Sequence[MarkedText],
     preserve: Preserve,
     report: Report | None,
-    settings: dict[str, SettingValue],
+    settings: "TranslateKeywords",
 ) -> list[str]:
+    if not hasattr(translator, "translate_marked"):
+        raise ConfigError(f"`translator` must be a loaded translator, but is {translator!r:.60}. Call `dragoman.load`.")
     answers = translator.translate_marked(texts, preserve, NO_DETAILS, **settings)
     if report:
         for answer in answers:

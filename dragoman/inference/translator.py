@@ -1,6 +1,6 @@
 """`Translator`, the public class for translation: texts in, one translation per text out, in the same order."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice, repeat
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import SETTINGS, Config, DataSettings, InferenceSettings, check_config
-from dragoman.config.fields import RENAMED, SettingValue, did_you_mean
+from dragoman.config.fields import RENAMED, did_you_mean
 from dragoman.counting import count_items, counting, start_window
 from dragoman.devices.without_torch import resolve_inference_precision
 from dragoman.engines.choice import Engines
@@ -24,6 +24,9 @@ from dragoman.text.documents.terms import Terms
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dragoman.config.keyword_types import TranslateKeywords
     from dragoman.model.transformer import Transformer
 
 WINDOW_TEXTS = 4096
@@ -78,17 +81,17 @@ class Translator:
         self.settings, self.models = settings, tuple(models)
 
     @overload
-    def __call__(self, text: str, **overrides: SettingValue) -> str: ...  # type: ignore[overload-overlap]
+    def __call__(self, text: str, **overrides: "Unpack[TranslateKeywords]") -> str: ...  # type: ignore[overload-overlap]
 
     @overload
-    def __call__(self, text: Iterable[str], **overrides: SettingValue) -> list[str]: ...
+    def __call__(self, text: Iterable[str], **overrides: "Unpack[TranslateKeywords]") -> list[str]: ...
 
-    def __call__(self, text: str | Iterable[str], **overrides: SettingValue) -> str | list[str]:
+    def __call__(self, text: str | Iterable[str], **overrides: "Unpack[TranslateKeywords]") -> str | list[str]:
         """Translate one text, or several: a string gives a string, and a list of strings gives a list.
 
         `overrides` are settings of [inference] for this call, such as ``beam_size=1``. `translate` has more options.
         """
-        return self.translate([text], **overrides)[0] if isinstance(text, str) else self.translate(text, **overrides)  # type: ignore[arg-type]
+        return self.translate([text], **overrides)[0] if isinstance(text, str) else self.translate(text, **overrides)
 
     def __repr__(self) -> str:
         cards = [model.card for model in self.models]
@@ -203,7 +206,7 @@ class Translator:
         protect: bool = False,
         terms: Terms | None = None,
         by_sentence: bool = False,
-        **overrides: SettingValue,
+        **overrides: "Unpack[TranslateKeywords]",
     ) -> list[str]:
         """Translate texts.
 
@@ -241,7 +244,7 @@ class Translator:
         sources: Sequence[MarkedText],
         preserve: Preserve = PRESERVE_NOTHING,
         details: Details = DEFAULT_DETAILS,
-        **overrides: SettingValue,
+        **overrides: "Unpack[TranslateKeywords]",
     ) -> list[Translation]:
         """Translate texts with markers, such as inline tags. Markers are inserted again beside the words they mark.
 
@@ -267,7 +270,7 @@ class Translator:
         details: Details = DEFAULT_DETAILS,
         prefixes: Sequence[str] | None = None,
         first_number: int = 0,
-        **overrides: SettingValue,
+        **overrides: "Unpack[TranslateKeywords]",
     ) -> list[Translation]:
         """Translate texts, with candidates, tokens, scores, flags and alignments.
 
@@ -305,7 +308,7 @@ class Translator:
             return list(self._translate(_without_markers(texts, prefixes or repeat(""), first_number), options))
 
     def translate_stream(
-        self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: SettingValue
+        self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: "Unpack[TranslateKeywords]"
     ) -> Iterator[Translation]:
         """Translate a stream of any length, with at most `window_texts` texts in memory.
 
@@ -336,7 +339,9 @@ class Translator:
         options = self._options(PRESERVE_NOTHING, DEFAULT_DETAILS, overrides)
         return self._translate(_without_markers(texts), options, window_texts)
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], **overrides: SettingValue) -> list[PairScore]:
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], **overrides: "Unpack[TranslateKeywords]"
+    ) -> list[PairScore]:
         """Compute the log-probability of given translations, such as to rank or filter sentence pairs.
 
         Parameters
@@ -386,7 +391,7 @@ class Translator:
         protect: bool = False,
         terms: Terms | None = None,
         by_sentence: bool = False,
-        **overrides: SettingValue,
+        **overrides: "Unpack[TranslateKeywords]",
     ) -> Generator[str, None, Translation]:
         """Translate one text, and yield its words as the decoder writes them.
 
@@ -422,7 +427,7 @@ class Translator:
         options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
         return self._stream(InputText(MarkedText(text, ())), options)
 
-    def engine_reason(self, **overrides: SettingValue) -> str:
+    def engine_reason(self, **overrides: "Unpack[TranslateKeywords]") -> str:
         """What keeps machine code from translating with these settings, such as "an ensemble of models".
 
         Parameters
@@ -454,7 +459,7 @@ class Translator:
         searched = yield from self._search.stream_text(text, options)
         return searched.translation
 
-    def _options(self, preserve: Preserve, details: Details, overrides: dict[str, SettingValue]) -> TranslationOptions:
+    def _options(self, preserve: Preserve, details: Details, overrides: Mapping[str, object]) -> TranslationOptions:
         return TranslationOptions(override_settings(self.settings, overrides), preserve, details)
 
     def _translate(
@@ -503,7 +508,7 @@ def _without_markers(
         yield InputText(MarkedText(text, ()), prefix, number)
 
 
-def override_settings(settings: InferenceSettings, overrides: dict[str, SettingValue]) -> InferenceSettings:
+def override_settings(settings: InferenceSettings, overrides: Mapping[str, object]) -> InferenceSettings:
     """Replace some settings. Raises ConfigError for an unknown name, an invalid value or a contradiction."""
     checked: dict[str, Any] = {}
     for name, value in overrides.items():

@@ -25,7 +25,25 @@ Cache = dict[nn.Module, tuple[Tensor, Tensor]]
 
 
 def attention_scores(query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H T S"]:
-    """Scores Q K^T / sqrt(K) of each query with each key, before the mask and the softmax (equation 1)."""
+    """Score each query with each key, before mask and softmax: Q K^T / sqrt(K) (section 3.2.1, equation 1).
+
+    Parameters
+    ----------
+    query : (..., T, K)
+        The queries.
+    key : (..., S, K)
+        The keys.
+
+    Returns
+    -------
+    Tensor
+        The scores (..., T, S).
+
+    Raises
+    ------
+    DataError
+        If queries and keys have different widths.
+    """
     if query.size(-1) != key.size(-1):
         raise DataError(f"`query` and `key` must have one width, but have {query.size(-1)} and {key.size(-1)}.")
     return query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
@@ -34,9 +52,28 @@ def attention_scores(query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S 
 def attention_weights(
     query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"], mask: Bool[Tensor, "..."] | None
 ) -> Float[Tensor, "B H T S"]:
-    """Attention weights softmax(Q K^T / sqrt(K)) over the keys that `mask` allows (equation 1).
+    """Attention weights softmax(Q K^T / sqrt(K)) over the keys that `mask` allows (section 3.2.1, equation 1).
 
-    Each row sums to 1. Masked keys get a weight of exactly 0. If a query may attend to no key, its whole row is 0.
+    Parameters
+    ----------
+    query : (..., T, K)
+        The queries.
+    key : (..., S, K)
+        The keys.
+    mask : Tensor or None
+        Boolean, broadcastable to the scores, True where a query may attend to a key. None: every query attends to every
+        key.
+
+    Returns
+    -------
+    Tensor
+        The weights (..., T, S). Each row sums to 1. Masked keys get a weight of exactly 0. If a query may attend to no
+        key, its whole row is 0.
+
+    Raises
+    ------
+    DataError
+        If the mask is not Boolean or does not broadcast, or if queries and keys have different widths.
     """
     scores = attention_scores(query, key)
     if mask is None:
@@ -150,7 +187,18 @@ class MultiHeadAttention(nn.Module):
         return self.dropout(weights[-1]) @ values  # type: ignore[no-any-return]
 
     def project(self, *inputs: Float[Tensor, "B _ D"]) -> tuple[Tensor, ...]:
-        """Project to queries (B, H, T, K), keys and values (B, H, S, K). With one input, returns only the queries."""
+        """Project to queries, keys and values, and split these into heads.
+
+        Parameters
+        ----------
+        *inputs : (B, T, D) or (B, S, D)
+            The inputs of the projections of queries, keys and values, in this order. The last ones can be left out.
+
+        Returns
+        -------
+        tuple of Tensor
+            One tensor for each input: queries (B, H, T, K), keys and values (B, H, S, K).
+        """
         in_weights = self.in_weight.chunk(3)
         in_biases = (None, None, None) if self.in_bias is None else self.in_bias.chunk(3)
         projected = map(functional.linear, inputs, in_weights, in_biases)
@@ -173,7 +221,34 @@ class MultiHeadAttention(nn.Module):
 
 
 def padding_mask(lengths: Int64[Tensor, " B"], size: int) -> Bool[Tensor, "B 1 1 {size}"]:
-    """True at the first `lengths[b]` of `size` keys. The result broadcasts over heads and queries."""
+    """Mask that keeps attention away from padding.
+
+    Parameters
+    ----------
+    lengths : (B,)
+        Number of tokens of each sentence, without padding.
+    size : int
+        Number of positions S of the padded sentences.
+
+    Returns
+    -------
+    Tensor
+        A Boolean mask (B, 1, 1, S), which broadcasts over heads and queries: True at the first `lengths[b]` keys of
+        sentence b.
+
+    Raises
+    ------
+    DataError
+        If `lengths` is not a vector of int64.
+    ConfigError
+        If `size` is negative or not a whole number.
+
+    Examples
+    --------
+    >>> padding_mask(torch.tensor([1, 3]), 3)[:, 0, 0]
+    tensor([[ True, False, False],
+            [ True,  True,  True]])
+    """
     check_lengths("lengths", lengths)
     check_sizes(0, size=size)
     positions = torch.arange(size, device=lengths.device)
@@ -181,6 +256,31 @@ def padding_mask(lengths: Int64[Tensor, " B"], size: int) -> Bool[Tensor, "B 1 1
 
 
 def causal_mask(size: int, device: torch.device | str | None = None) -> Bool[Tensor, "{size} {size}"]:
-    """True where the key's position (column) is not after the query's position (row)."""
+    """Mask of the decoder's self-attention, which keeps a position from attending to later ones (section 3.2.3).
+
+    Parameters
+    ----------
+    size : int
+        Number of positions T.
+    device : torch.device or str, optional
+        Where to create the mask. By default, torch's default device.
+
+    Returns
+    -------
+    Tensor
+        A Boolean mask (T, T): True where the key's position (column) is not after the query's position (row).
+
+    Raises
+    ------
+    ConfigError
+        If `size` is negative or not a whole number.
+
+    Examples
+    --------
+    >>> causal_mask(3)
+    tensor([[ True, False, False],
+            [ True,  True, False],
+            [ True,  True,  True]])
+    """
     check_sizes(0, size=size)
     return torch.ones(size, size, dtype=torch.bool, device=device).tril()

@@ -22,7 +22,28 @@ def sinusoidal_positions(
     """Positional encoding of positions `start` to `start + length - 1` (section 3.5).
 
     Dimension 2i is sin(pos / 10000^(2i / d_model)), and dimension 2i + 1 is the cosine of the same angle. The numbers
-    are computed on demand, so sequences can have any length. Raises ConfigError if `d_model` is odd.
+    are computed on demand, so sequences can have any length.
+
+    Parameters
+    ----------
+    length : int
+        Number of positions.
+    d_model : int
+        Width of the vectors, an even number.
+    start : int
+        The first position.
+    device : torch.device, optional
+        Where to create the numbers. By default, torch's default device.
+
+    Returns
+    -------
+    Tensor
+        One row for each position (length, d_model), float32.
+
+    Raises
+    ------
+    ConfigError
+        If `d_model` is odd.
     """
     angles = _angles(length, d_model, start, device)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
@@ -34,6 +55,16 @@ def marian_positions(
     """The numbers of `sinusoidal_positions` in Marian's order: all sines, then all cosines.
 
     Models imported from Marian need this order. tensor2tensor, the paper's own code, uses it too.
+
+    Parameters
+    ----------
+    length, d_model, start, device
+        As for `sinusoidal_positions`.
+
+    Returns
+    -------
+    Tensor
+        One row for each position (length, d_model), float32.
     """
     angles = _angles(length, d_model, start, device)
     return torch.cat((angles.sin(), angles.cos()), dim=-1).float()
@@ -110,16 +141,47 @@ class Embedding(nn.Module):
         return f"{self.weight.size(0)}, {self.weight.size(1)}, positions={positions}"
 
     def forward(self, ids: Int64[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
-        """Embed ids (B, T) at the positions from `start` on.
+        """Embed ids at the positions from `start` on.
 
-        Raises DataError for ids of another shape or type, outside the vocabulary, or beyond the learned positions.
+        Parameters
+        ----------
+        ids : (B, T)
+            Token ids, int64.
+        start : int
+            The position of the first token.
+
+        Returns
+        -------
+        Tensor
+            The vectors (B, T, D).
+
+        Raises
+        ------
+        DataError
+            If the ids have another shape or type, are outside the vocabulary, or go beyond the learned positions.
         """
         check_ids(self.ids_name, ids, self.weight)
         tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
         return self.dropout(tokens + self.table(start, ids.size(1)))  # type: ignore[no-any-return]
 
     def table(self, start: int, length: int) -> Float[Tensor, "T D"]:
-        """Vectors (length, D) of the positions from `start` on. Raises DataError beyond the learned positions."""
+        """Look up or compute the vectors of the positions from `start` on.
+
+        Parameters
+        ----------
+        start, length : int
+            The first position, and the number of positions T.
+
+        Returns
+        -------
+        Tensor
+            The vectors (T, D).
+
+        Raises
+        ------
+        DataError
+            If there are fewer learned positions.
+        """
         if self.positions is None:
             d_model = self.weight.size(1)
             return self._compute_positions(length, d_model, start, self.weight.device).to(self.weight.dtype)

@@ -70,7 +70,23 @@ class FeedForward(nn.Module):
         return f"activation={self.activation.__name__}"
 
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Transform each position (B, T, D). Raises DataError for another width."""
+        """Transform each position.
+
+        Parameters
+        ----------
+        hidden : (B, T, D)
+            The input.
+
+        Returns
+        -------
+        Tensor
+            The output (B, T, D).
+
+        Raises
+        ------
+        DataError
+            If the input has another width than `d_model`.
+        """
         check_width("hidden", hidden, self.inner.in_features)
         return self.outer(self.dropout(self.activation(self.inner(hidden))))  # type: ignore[no-any-return]
 
@@ -80,6 +96,15 @@ class Residual(nn.Module):
 
     With `norm_first`, the output is x + dropout(sublayer(norm(x))). Without, it is norm(x + dropout(sublayer(x))), as
     in the paper.
+
+    Parameters
+    ----------
+    d_model
+        Width D of the layer norm.
+    dropout
+        Dropout rate of the sublayer's output.
+    norm_first
+        Whether the layer norm comes before the sublayer.
     """
 
     def __init__(self, d_model: int, dropout: float, norm_first: bool) -> None:
@@ -93,14 +118,33 @@ class Residual(nn.Module):
         return f"norm_first={self.norm_first}"
 
     def forward(self, hidden: Float[Tensor, "B T D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
-        """Add the sublayer's output to its input (B, T, D)."""
+        """Add the sublayer's output to its input.
+
+        Parameters
+        ----------
+        hidden : (B, T, D)
+            The input.
+        sublayer
+            A function or module that transforms a tensor (B, T, D).
+
+        Returns
+        -------
+        Tensor
+            The output (B, T, D).
+        """
         if self.norm_first:
             return hidden + self.dropout(sublayer(self.norm(hidden)))  # type: ignore[no-any-return]
         return self.norm(hidden + self.dropout(sublayer(hidden)))  # type: ignore[no-any-return]
 
 
 class EncoderLayer(nn.Module):
-    """One encoder layer: self-attention, then the feed-forward network (figure 1, left)."""
+    """One encoder layer: self-attention, then the feed-forward network (section 3.1; figure 1, left).
+
+    Parameters
+    ----------
+    settings : ModelSettings
+        The sizes and variants of the model.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -112,16 +156,34 @@ class EncoderLayer(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """Transform source positions (B, S, D).
+        """Transform source positions.
 
-        `mask` broadcasts to (B, H, S, S). If `weights` is a list, the attention weights are appended to it.
+        Parameters
+        ----------
+        hidden : (B, S, D)
+            The input.
+        mask
+            Boolean, broadcastable to (B, H, S, S), True where a position may attend to another.
+        weights
+            If a list is given, the attention weights (B, H, S, S) are appended to it.
+
+        Returns
+        -------
+        Tensor
+            The output (B, S, D).
         """
         hidden = self.self_attn_residual(hidden, lambda x: self.self_attn(x, x, x, mask, weights))
         return self.feed_forward_residual(hidden, self.feed_forward)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
-    """One decoder layer: masked self-attention, cross-attention to the memory, then feed-forward (figure 1, right)."""
+    """One decoder layer: masked self-attention, cross-attention to the memory, then feed-forward (figure 1, right).
+
+    Parameters
+    ----------
+    settings : ModelSettings
+        The sizes and variants of the model.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -141,11 +203,27 @@ class DecoderLayer(nn.Module):
         weights: tuple[list[Tensor] | None, list[Tensor] | None] = (None, None),
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Transform target positions (B, T, D) with the encoder's output, the memory (B, S, D).
+        """Transform target positions with the encoder's output, the memory.
 
-        `self_mask` broadcasts to (B, H, T, T), `memory_mask` to (B, H, T, S). If the first or second of `weights` is a
-        list, the weights of self-attention or of cross-attention are appended to it. With a `cache`, `hidden` has new
-        positions only, and they attend to earlier ones, too.
+        Parameters
+        ----------
+        hidden : (B, T, D)
+            The input.
+        memory : (B, S, D)
+            The output of the encoder.
+        self_mask, memory_mask
+            Boolean, True where a position may attend to a position of the target, and of the memory. They broadcast to
+            (B, H, T, T) and (B, H, T, S).
+        weights
+            If the first or second entry is a list, the weights of self-attention or of cross-attention are appended to
+            it.
+        cache
+            If a dict is given, `hidden` has new positions only, and they attend to earlier ones, too.
+
+        Returns
+        -------
+        Tensor
+            The output (B, T, D).
         """
         self_weights, cross_weights = weights
         hidden = self.self_attn_residual(hidden, lambda x: self.self_attn(x, x, x, self_mask, self_weights, cache))

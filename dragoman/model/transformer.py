@@ -31,7 +31,13 @@ from dragoman.model.trace import Trace, TracedBatch, trace_modules
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AttentionWeights(ShownRecord):
-    """All attention weights of a forward pass, one tensor (B, H, queries, keys) for each layer. Rows sum to 1."""
+    """All attention weights of a forward pass, one tensor (B, H, queries, keys) for each layer. Rows sum to 1.
+
+    Parameters
+    ----------
+    encoder_self, decoder_self, cross
+        The weights of the encoder's and the decoder's self-attention, and of cross-attention.
+    """
 
     encoder_self: tuple[Tensor, ...]
     decoder_self: tuple[Tensor, ...]
@@ -48,6 +54,11 @@ class Encoder(nn.Module):
     """A stack of encoder layers.
 
     With `norm_first`, a final layer norm follows, because the residual sum is otherwise never normalized.
+
+    Parameters
+    ----------
+    settings : ModelSettings
+        The sizes and variants of the model.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -58,14 +69,33 @@ class Encoder(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """Transform embedded sources (B, S, D) into the memory (B, S, D). `mask` broadcasts to (B, H, S, S)."""
+        """Transform embedded sources into the memory.
+
+        Parameters
+        ----------
+        hidden : (B, S, D)
+            The embedded sources.
+        mask, weights
+            As for `EncoderLayer`. The weights of each layer are appended.
+
+        Returns
+        -------
+        Tensor
+            The memory (B, S, D).
+        """
         for layer in self.layers:
             hidden = layer(hidden, mask, weights)
         return self.norm(hidden)  # type: ignore[no-any-return]
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers, with a final layer norm if `norm_first`."""
+    """A stack of decoder layers, with a final layer norm if `norm_first`.
+
+    Parameters
+    ----------
+    settings : ModelSettings
+        The sizes and variants of the model.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -81,7 +111,20 @@ class Decoder(nn.Module):
         weights: tuple[list[Tensor] | None, list[Tensor] | None] = (None, None),
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Transform embedded targets (B, T, D) into final states (B, T, D). Arguments are as for `DecoderLayer`."""
+        """Transform embedded targets into final states.
+
+        Parameters
+        ----------
+        hidden : (B, T, D)
+            The embedded targets.
+        memory, self_mask, memory_mask, weights, cache
+            As for `DecoderLayer`. The weights of each layer are appended.
+
+        Returns
+        -------
+        Tensor
+            The final states (B, T, D).
+        """
         for layer in self.layers:
             hidden = layer(hidden, memory, self_mask, memory_mask, weights, cache)
         return self.norm(hidden)  # type: ignore[no-any-return]

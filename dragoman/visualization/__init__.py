@@ -4,10 +4,9 @@ Every ``plot_`` function returns a `matplotlib.figure.Figure` and never opens a 
 `save_figure` writes it to a file. Matplotlib and torch are imported with the first function that needs them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dragoman.errors import needs_train_extra
+from dragoman.lazy import import_lazily
 
 if TYPE_CHECKING:
     from dragoman.visualization.diagrams.attention_diagrams import plot_attention, plot_multi_head_attention
@@ -57,7 +56,6 @@ _MODULES = {
     "report.run_figures": ("plot_run",),
     "figures.figure": ("save_figure",),
 }
-_PLACES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = ["plot_transformer", "plot_stacks", "plot_layer", "plot_attention", "plot_multi_head_attention"]
 __all__ += ["plot_next_token", "plot_heads", "plot_untrained_and_trained", "plot_beam_tree"]
@@ -66,14 +64,4 @@ __all__ += ["plot_parameter_shares", "parameter_shares", "plot_summary"]
 __all__ += ["plot_schedules", "plot_schedule", "plot_smoothed_targets", "target_distributions"]
 __all__ += ["plot_run", "plot_training_curves", "plot_initializations", "plot_lengths", "save_figure"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needs_train_extra(f"`dragoman.visualization.{name}`"):
-        value = globals()[name] = getattr(import_module(_PLACES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+import_lazily(__name__, __all__, _MODULES)

@@ -53,11 +53,21 @@ def inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_importing_the_package_imports_nothing_large() -> None:
-    program = (
-        "import sys, dragoman; print(sorted({'torch', 'numpy', 'numba'} & set(sys.modules)), 'train' in dir(dragoman))"
-    )
+    program = """
+import sys, dragoman
+print(dir(dragoman) == sorted(dragoman.__all__), sorted({"torch", "numpy", "numba"} & set(sys.modules)))
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[] True\n"
+    assert done.stdout == "True []\n"
+
+
+@pytest.mark.parametrize("name", ["visualization", "corpora", "model", "text", "data", "training", "evaluation"])
+def test_a_public_package_lists_its_public_names_only(name: str) -> None:
+    package = getattr(dragoman, name)
+    assert dir(package) == sorted(package.__all__)
+    assert all(getattr(package, each) is not None for each in package.__all__)
+    with pytest.raises(AttributeError, match=f"module 'dragoman.{name}' has no attribute 'nothing'"):
+        package.nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("name", dragoman.__all__)

@@ -102,9 +102,9 @@ def stream_lines(
     source: InputLines, output: BinaryIO, model: LoadedTranslator, notes: Notes, preserve: Preserve
 ) -> None:
     """Translate lines as they arrive, and write every word at once. Notes about single lines go to `notes`."""
-    options = {"protect": preserve.protect, "by_sentence": preserve.by_sentence}
+    protect, terms, by_sentence = preserve.protect, preserve.terms, preserve.by_sentence
     for number, text in enumerate(chain.from_iterable(source.windows(notes.invalid)), start=1):
-        parts = model.translator.stream(text, terms=preserve.terms, **options)
+        parts = model.translator.stream(text, protect=protect, terms=terms, by_sentence=by_sentence)
         notes.line(number, _write_parts(parts, output))
 
 

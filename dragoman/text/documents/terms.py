@@ -30,6 +30,17 @@ class Terms:
     A term matches whole words with any white space between them. If its first word is in lower case, it also matches
     with a capital first letter, as at the start of a sentence. All other letters must match exactly. If terms overlap,
     the first one wins, and of those that start at the same word the longest.
+
+    Parameters
+    ----------
+    pairs : tuple of pairs of str
+        Each term and its translation.
+
+    Examples
+    --------
+    >>> terms = Terms((("bike", "Drahtesel"),))
+    >>> translator.translate(["A red bike."], terms=terms)
+    ['Ein roter Drahtesel.']
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -38,7 +49,21 @@ class Terms:
     def load(cls, path: str | Path, encoding: str = "") -> "Terms":
         """Read ``source<TAB>target`` lines. Blank lines and lines that start with ``#`` are skipped.
 
-        Raises DataError with the line number for any other line, a header, and a term with two translations.
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        encoding : str
+            Its encoding, if that is not UTF-8.
+
+        Returns
+        -------
+        Terms
+
+        Raises
+        ------
+        DataError
+            For any other line, a header, and a term with two translations. The message has the number of the line.
         """
         pairs: dict[str, tuple[str, int]] = {}
         header: list[str] = []
@@ -66,7 +91,18 @@ class Terms:
         return cls(tuple((source, target) for source, (target, _) in pairs.items()))
 
     def find(self, text: str) -> list[Term]:
-        """The occurrences of terms in a text, from left to right, without overlap."""
+        """Find the occurrences of terms in a text.
+
+        Parameters
+        ----------
+        text : str
+            The text.
+
+        Returns
+        -------
+        list of Term
+            Start, stop and translation of each, from left to right, without overlap.
+        """
         spans = [match.span() for match in _WORD.finditer(text)]
         words = [text[start:stop] for start, stop in spans]
         found: list[Term] = []

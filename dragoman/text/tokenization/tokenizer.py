@@ -39,7 +39,17 @@ _SHOWN_TOKENS = 40
 
 
 class Tokenizer(ShownRecord):
-    """A trained tokenizer. Immutable and thread-safe."""
+    """A trained tokenizer. Immutable and thread-safe.
+
+    `train_tokenizer` makes one, and `Tokenizer.load` reads one. `vocab_size` is the number of ids.
+
+    Parameters
+    ----------
+    kind : str
+        "byte_bpe", "fallback_bpe", "unigram", "word" or "sentencepiece".
+    library
+        The tokenizer of the library that does the work.
+    """
 
     def __init__(self, kind: TokenizerKind, library: LibraryTokenizer | SentencePieceTokenizer) -> None:
         self.kind: TokenizerKind = kind
@@ -55,11 +65,33 @@ class Tokenizer(ShownRecord):
         yield from (("control tokens", " ".join(CONTROL_TOKENS)), ("some of the others", " ".join(sample)))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text. No control ids, except unk for the kinds word and sentencepiece. "" has no ids."""
+        """Encode one text.
+
+        Parameters
+        ----------
+        text : str
+            The text.
+
+        Returns
+        -------
+        list of int
+            The ids. They have no control ids, except unk for the kinds word and sentencepiece. "" has no ids.
+        """
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, encoded on all cores."""
+        """Encode many texts, on all cores.
+
+        Parameters
+        ----------
+        texts : list of str
+            The texts.
+
+        Returns
+        -------
+        list of list of int
+            The ids of each text.
+        """
         try:
             encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
@@ -68,24 +100,67 @@ class Tokenizer(ShownRecord):
         return [encoding.ids for encoding in encodings]
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        """The text of ids. Control ids are skipped. Bytes that form no character become U+FFFD."""
+        """Convert ids to their text.
+
+        Parameters
+        ----------
+        ids : list of int
+            The ids. Control ids are skipped.
+
+        Returns
+        -------
+        str
+            The text. Bytes that form no character become U+FFFD.
+        """
         kept = [int(index) for index in ids if index >= NUM_CONTROL_IDS]
         text: str = self.library.decode(kept, skip_special_tokens=False)
         return text
 
     def language_token(self, ids: Sequence[int]) -> list[int]:
-        """The first id if it names a target language (kind sentencepiece: ``>>fra<<``), else nothing."""
+        """Find the token at the start of a source that names a target language, such as ``>>fra<<``.
+
+        Parameters
+        ----------
+        ids : list of int
+            The ids of a source.
+
+        Returns
+        -------
+        list of int
+            The first id if it names a language (only kind sentencepiece), else nothing.
+        """
         names_one = self.kind == "sentencepiece" and any(map(is_language, self.tokens(ids[:1])))
         return list(ids[:1]) if names_one else []
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """One printable string per id: U+2581 stands for a space, ``<0xE3>`` for a byte."""
+        """Convert ids to printable tokens.
+
+        Parameters
+        ----------
+        ids : list of int
+            The ids.
+
+        Returns
+        -------
+        list of str
+            One string for each id. U+2581 stands for a space, and ``<0xE3>`` for a byte.
+        """
         return list(map(self._name, ids))
 
     def has_new_characters(self, text: str) -> bool:
-        """Whether a character (kind word: a word) has no token, so that training has hardly or never seen it.
+        """Find out whether a character has no token, so that training has hardly or never seen it.
 
         Printable ASCII characters always have tokens in vocabularies with a token for every byte.
+
+        Parameters
+        ----------
+        text : str
+            The text.
+
+        Returns
+        -------
+        bool
+            Whether it has such a character, or for kind word, such a word.
         """
         if self.kind in ("word", "sentencepiece"):
             return UNK_ID in self.encode(text)
@@ -110,18 +185,47 @@ class Tokenizer(ShownRecord):
         return name
 
     def save(self, path: Path) -> None:
-        """Write one JSON file in the format of the `tokenizers` library."""
+        """Write one JSON file in the format of the `tokenizers` library.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+        """
         path.write_text(json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Read a file that `save` wrote. The file is not trusted. Raises ModelError if it is missing or invalid."""
+        """Read a file that `save` wrote. The file is not trusted.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+
+        Returns
+        -------
+        Tokenizer
+
+        Raises
+        ------
+        ModelError
+            If the file is missing or invalid.
+        """
         return cls(*read_tokenizer(path))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TokenizerPair(ShownRecord):
-    """The tokenizers of both sides. Both are the same object if the vocabulary is joint."""
+    """The tokenizers of both sides.
+
+    Parameters
+    ----------
+    src, tgt : Tokenizer
+        The tokenizers of sources and targets. Both are the same object if the vocabulary is joint.
+    joint : bool
+        Whether both sides share one vocabulary.
+    """
 
     src: Tokenizer
     tgt: Tokenizer
@@ -132,21 +236,53 @@ class TokenizerPair(ShownRecord):
         yield "tgt tokens", "the same tokenizer" if self.joint else f"{self.tgt.vocab_size:,}, {self.tgt.kind}"
 
     def same_as(self, other: "TokenizerPair") -> bool:
-        """Whether every id stands for the same token, on both sides."""
+        """Compare with other tokenizers.
+
+        Parameters
+        ----------
+        other : TokenizerPair
+            The other tokenizers.
+
+        Returns
+        -------
+        bool
+            Whether every id stands for the same token, on both sides.
+        """
         return all(
             one is another or one.tokens(range(one.vocab_size)) == another.tokens(range(another.vocab_size))
             for one, another in ((self.src, other.src), (self.tgt, other.tgt))
         )
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json, into a folder."""
+        """Write tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json.
+
+        Parameters
+        ----------
+        folder : Path
+            A folder that exists.
+        """
         self.src.save(folder / (_JOINT_FILE if self.joint else _SIDE_FILES[0]))
         if not self.joint:
             self.tgt.save(folder / _SIDE_FILES[1])
 
     @classmethod
     def load(cls, folder: Path) -> "TokenizerPair":
-        """Read the files that `save` wrote. Raises ModelError that names the missing or invalid file."""
+        """Read the files that `save` wrote.
+
+        Parameters
+        ----------
+        folder : Path
+            The folder.
+
+        Returns
+        -------
+        TokenizerPair
+
+        Raises
+        ------
+        ModelError
+            If a file is missing or invalid. The message names it.
+        """
         names = _SIDE_FILES if (folder / _SIDE_FILES[0]).exists() else (_JOINT_FILE,)
         loaded = [Tokenizer.load(folder / name) for name in names]
         return cls(loaded[0], loaded[-1], joint=len(loaded) == 1)
@@ -155,7 +291,26 @@ class TokenizerPair(ShownRecord):
 def train_tokenizers(
     settings: TokenizerSettings, src_texts: Iterable[str], tgt_texts: Iterable[str], *, strict: bool = False
 ) -> TokenizerPair:
-    """Train one joint tokenizer or one per side (`tokenizer.joint`). Raises as `train_tokenizer` does."""
+    """Train one joint tokenizer or one per side.
+
+    Parameters
+    ----------
+    settings : TokenizerSettings
+        The kind of tokenizer, its size, and whether it is joint.
+    src_texts, tgt_texts : iterable of str
+        The texts to learn from.
+    strict
+        As for `train_tokenizer`.
+
+    Returns
+    -------
+    TokenizerPair
+
+    Raises
+    ------
+    ConfigError, DataError
+        As `train_tokenizer`.
+    """
     if settings.joint:
         shared = train_tokenizer(settings, (text for texts in (src_texts, tgt_texts) for text in texts), strict=strict)
         return TokenizerPair(shared, shared, joint=True)
@@ -167,6 +322,19 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
     """Train a vocabulary of at most `settings.vocab_size` entries.
 
     The same texts give the same tokenizer. Only the scores of a unigram model differ, by about 0.001 from run to run.
+
+    Parameters
+    ----------
+    settings : TokenizerSettings
+        The kind of tokenizer and its size.
+    texts : iterable of str
+        The texts to learn from, such as the lines of a file.
+    strict : bool
+        Whether to raise an error if the text supports fewer entries.
+
+    Returns
+    -------
+    Tokenizer
 
     Raises
     ------

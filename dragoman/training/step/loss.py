@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
+from dragoman.errors import DataError
 from dragoman.records import PAD_ID
 from dragoman.training.step import fused
 
@@ -48,7 +49,17 @@ def smoothed_cross_entropy(
     -------
     loss, nll : scalar tensors
         Only the loss has a gradient.
+
+    Raises
+    ------
+    DataError
+        If there is not one row of logits for each label.
     """
+    if logits.dim() != 2 or labels.shape != logits.shape[:1]:
+        raise DataError(
+            f"`logits` must be (M, V) and `labels` (M,), but are {tuple(logits.shape)} and "
+            f"{tuple(labels.shape)}. Write `logits.flatten(0, 1)` and `labels.flatten()`."
+        )
     log_probs = torch.log_softmax(logits.float(), dim=-1)
     nll = -log_probs.gather(1, labels[:, None]).sum()
     spread = -(log_probs.sum() - log_probs[:, pad_id].sum()) / (logits.size(1) - 1)

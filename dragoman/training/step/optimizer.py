@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainSettings
 from dragoman.devices.device import resolve_precision
+from dragoman.errors import ConfigError
 from dragoman.training.distributed import spread, whole
 
 EMA = "ema"
@@ -204,7 +205,39 @@ def _batches_by_shape(matrices: Iterable[nn.Parameter]) -> Iterator[list[nn.Para
 
 
 def learning_rate(step: int, settings: TrainSettings, d_model: int) -> float:
-    """The learning rate of optimizer step `step`, counted from 1."""
+    """The learning rate of an optimizer step.
+
+    With the schedule "noam", it is the paper's (section 5.3, equation 3): d_model^-0.5 min(step^-0.5,
+    step warmup_steps^-1.5), times `settings.learning_rate`. With the others, it rises linearly to
+    `settings.learning_rate`, and then stays or falls.
+
+    Parameters
+    ----------
+    step : int
+        Number of the step, counted from 1.
+    settings : TrainSettings
+        `schedule`, `learning_rate`, `warmup_steps`, and for "linear" and "cosine" `max_steps`.
+    d_model : int
+        Width of the model, for "noam".
+
+    Returns
+    -------
+    float
+        The learning rate.
+
+    Raises
+    ------
+    ConfigError
+        If `step` is below 1.
+
+    Examples
+    --------
+    >>> paper = TrainSettings(schedule="noam", learning_rate=1.0, warmup_steps=4000)
+    >>> round(learning_rate(4000, paper, d_model=512), 6)
+    0.000699
+    """
+    if step < 1:
+        raise ConfigError(f"`step` must be at least 1, the first step, but is {step}.")
     warmup = max(settings.warmup_steps, 1)
     if settings.schedule == "noam":
         return settings.learning_rate / math.sqrt(d_model) * min(1 / math.sqrt(step), step / math.sqrt(warmup) ** 3)

@@ -25,6 +25,9 @@ from dragoman.workflows.models import ModelRequest
 from dragoman.workflows.training.settings import RunRequest
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dragoman.config.keyword_types import InferenceKeywords, TrainKeywords
     from dragoman.evaluation.comparison import Comparison
     from dragoman.inference.translator import Translator
     from dragoman.text.doctor.findings import Examination
@@ -43,7 +46,7 @@ def train(
     *,
     data: PairData | None = None,
     config: PathName | Sequence[PathName] = (),
-    **settings: object,
+    **settings: "Unpack[TrainKeywords]",
 ) -> Run:
     """Train a translator on parallel text, or continue a run.
 
@@ -101,7 +104,7 @@ def plan(
     *,
     data: PairData | None = None,
     config: PathName | Sequence[PathName] = (),
-    **settings: object,
+    **settings: "Unpack[TrainKeywords]",
 ) -> "Plan":
     """Measure some training steps on this machine, and predict time, memory and disk space of the whole run.
 
@@ -139,7 +142,7 @@ def evaluate(
     *,
     train: PathName | Sequence[SentenceData] = (),
     checklist: bool = False,
-    **settings: object,
+    **settings: "Unpack[InferenceKeywords]",
 ) -> EvaluationReport:
     """Translate a test set and score the translations with BLEU, chrF and TER.
 
@@ -175,7 +178,11 @@ def evaluate(
 
 
 def compare(
-    a: "AnyModel | SentenceData", b: "AnyModel | SentenceData", src: SentenceData, ref: SentenceData, **settings: object
+    a: "AnyModel | SentenceData",
+    b: "AnyModel | SentenceData",
+    src: SentenceData,
+    ref: SentenceData,
+    **settings: "Unpack[InferenceKeywords]",
 ) -> "Comparison":
     """Compare two systems on a test set: which one is better, and is the difference significant?
 
@@ -247,7 +254,7 @@ def check(
 
 
 @needs_train_extra("`dragoman.inspect`")
-def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
+def inspect(model: AnyModel, text: str, **settings: "Unpack[InferenceKeywords]") -> "Inspection":
     """Translate a text, and record what happens inside the model: attention, probabilities and beam search.
 
     Parameters

@@ -22,8 +22,11 @@ from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from matplotlib.figure import Figure
 
+    from dragoman.config.keyword_types import TrainKeywords
     from dragoman.inference.translator import Translator
 
 _CURVES = ("train", "validation")
@@ -253,7 +256,7 @@ class Run(os.PathLike[str]):
         source, reference = store.src_text(number - 1), store.tgt_text(number - 1)
         return TestSentence(source, reference, self.translator().translate([source])[0])
 
-    def resume(self, **settings: object) -> "Run":
+    def resume(self, **settings: "Unpack[TrainKeywords]") -> "Run":
         """Continue training with the same data and other limits, such as ``run.resume(max_steps=2000)``.
 
         Parameters

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from dragoman.data.store import InMemoryPairs, copy_task
+from dragoman.errors import ConfigError, DataError
 
 
 def rows(pairs: InMemoryPairs) -> list[tuple[int, ...]]:
@@ -25,10 +26,15 @@ def test_the_seed_decides() -> None:
 
 def test_all_sequences_can_be_asked_for_but_not_more() -> None:
     assert len(set(rows(copy_task(6, 2, 1, num_symbols=2, length=3).train))) == 6
-    with pytest.raises(ValueError, match="only 8"):
+    with pytest.raises(ConfigError, match="is 9, but there are only 8 sequences"):
         copy_task(7, 2, 1, num_symbols=2, length=3)
 
 
+def test_a_task_prints_its_sizes() -> None:
+    expected = "CopyTask(train=<InMemoryPairs: 1,000 pairs>, held_out=<InMemoryPairs: 5 pairs>, vocab_size=15)"
+    assert repr(copy_task(1000, 5, 1)) == expected
+
+
 def test_pairs_in_memory_need_as_many_targets_as_sources() -> None:
-    with pytest.raises(ValueError, match="1 source and 0 target"):
+    with pytest.raises(DataError, match=r"`tgt` must have one row per source \(1\), but has 0"):
         InMemoryPairs([[4]], [])
