@@ -105,7 +105,15 @@ class TokenizerSettings:
     kind: Literal["bpe", "unigram", "word", "sentencepiece"] = setting(
         "bpe", "Subwords (bpe, unigram) or whole words; sentencepiece: imported models only"
     )
-    vocab_size: int = setting(8000, "Vocabulary size with control tokens and bytes", minimum=8, maximum=MOST_ENTRIES)
+    vocab_size: int = setting(
+        8000, "Maximum vocabulary size, with control tokens and bytes", minimum=8, maximum=MOST_ENTRIES
+    )
+    src_vocab_size: int = setting(
+        0, "Maximum size of the source vocabulary, if not joint; 0: vocab_size", minimum=0, maximum=MOST_ENTRIES
+    )
+    tgt_vocab_size: int = setting(
+        0, "Maximum size of the target vocabulary, if not joint; 0: vocab_size", minimum=0, maximum=MOST_ENTRIES
+    )
     joint: bool = setting(True, "Share one vocabulary between both languages")
     byte_fallback: bool = setting(
         False, "bpe: encode unknown characters as bytes; false: byte-level BPE, exact for any text"
@@ -119,6 +127,21 @@ class TokenizerSettings:
     bpe_dropout: float = setting(
         0.0, "Share of merges skipped at random in training (Provilkov et al. 2020)", minimum=0.0, maximum=0.9
     )
+
+    def vocab_size_of(self, side: str) -> tuple[str, int]:
+        """The maximum size of a vocabulary, and the name of the setting that limits it.
+
+        Parameters
+        ----------
+        side
+            "src", "tgt", or "" for a joint vocabulary.
+
+        Returns
+        -------
+        tuple of (str, int)
+        """
+        name = f"{side}_vocab_size" if side and getattr(self, f"{side}_vocab_size") else "vocab_size"
+        return name, getattr(self, name)
 
 
 _PRESET_COLUMNS = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers", "dropout")
