@@ -16,7 +16,7 @@ import tomli_w
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.config import Config, dump_config
-from dragoman.config.fields import RENAMED
+from dragoman.config.names import RENAMED
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.loop import Loop
 from dragoman.training.run.frozen_settings import frozen_config
