@@ -339,7 +339,7 @@ def _flag_hint(flag: str, known: Collection[str]) -> str:
     """
     name = flag.strip("-")
     by_name = {each.rpartition(".")[2].strip("-"): each for each in sorted(known, reverse=True)}
-    keys = [key for key in ("out", *SETTINGS) if flag_of(key) in known]
+    keys = [key for key in ("out", "batch_sentences", *SETTINGS) if flag_of(key) in known]
     if hint := name_hint(name.rpartition(".")[2], keys, flag_of):
         return hint
     for found in (name, next((each for each in by_name if each.startswith(f"{name}-")), "")):

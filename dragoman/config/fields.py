@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from numbers import Number
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from dragoman.errors import ConfigError
@@ -83,7 +82,7 @@ class Setting:
     def _check_range(self, value: float, place: str) -> None:
         largest = _LARGEST_INT if self.kind is int else math.inf
         limits = (
-            (math.isfinite(value), "a finite number", None),
+            (isinstance(value, int) or math.isfinite(value), "a finite number", None),
             (self.minimum is None or value >= self.minimum, "at least", self.minimum),
             (self.above is None or value > self.above, "greater than", self.above),
             (self.maximum is None or value <= self.maximum, "at most", self.maximum),
@@ -96,10 +95,10 @@ class Setting:
 
 
 def _plain(value: object) -> object:
-    """The value as Python's own number or text if it is a scalar of numpy or a path."""
+    """The value of Python for a path, or for a scalar of numpy or torch."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    return value.item() if isinstance(value, (Number, str)) and hasattr(value, "item") else value
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def quote_value(value: object) -> str:

@@ -15,7 +15,7 @@ Lone surrogates in Python strings, which are not valid Unicode, are encoded as U
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -235,7 +235,7 @@ def _check_settings(settings: object) -> None:
 
 def _check_texts(texts: object, advice: str, name: str = "texts") -> Iterator[str]:
     """Yield the texts. Raises ConfigError unless they are strings. A single string would be read as letters."""
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise ConfigError(f"`{name}` must be a list of texts, but is {_show(texts)}. {advice}")
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):

@@ -139,13 +139,24 @@ def test_only_settings_that_a_function_takes_are_named() -> None:
     assert error_of(dragoman.train, "a", "b", output_dir="c") == (
         "ConfigError: `output_dir` is not a setting. Dragoman calls it `out`."
     )
+    assert error_of(dragoman.train, "a", "b", resume_from_checkpoint=True) == (
+        "ConfigError: `resume_from_checkpoint` is not a setting. Dragoman calls it `out`. A run in that folder "
+        "continues."
+    )
+
+
+def test_only_flags_that_a_command_has_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["serve", "model", "--batch-size", "8"]) == 2
+    assert capsys.readouterr().err.endswith("Dragoman calls it `--batch-sentences`.\n")
+    assert run_command(["translate", "model", "--output-dir", "x"]) == 2
+    assert capsys.readouterr().err.endswith("Did you mean `--output`?\n")
 
 
 def test_each_row_names_settings_and_each_word_leads_to_one_setting_of_a_table() -> None:
     assert len(ROWS) > 50
     seen = set()
     for key, words, remark in ROWS:
-        assert key in SETTINGS or key == "out", key
+        assert key in SETTINGS or key in ("out", "batch_sentences"), key
         assert set(re.findall(r"`(\w+)`", remark)) <= NAMES, remark
         assert not remark or remark.endswith("."), remark
         for word in words.split():

@@ -81,6 +81,14 @@ def outcome(call: Callable[[], object]) -> object:
             lambda: dragoman.InferenceSettings(sample=1),  # type: ignore[arg-type]
             "`inference.sample` must be true or false, but is 1.",
         ),
+        (
+            lambda: dragoman.TrainSettings(max_steps=10**400),
+            "`train.max_steps` must be at most 9223372036854775807, but is a number of more than 50 digits.",
+        ),
+        (
+            lambda: dragoman.TrainSettings(max_steps=np.zeros(2)),  # type: ignore[arg-type]
+            "`train.max_steps` must be a whole number, but is [0. 0.].",
+        ),
         (lambda: dragoman.TokenizerSettings(vocab_size=0), "`tokenizer.vocab_size` must be at least 8, but is 0."),
         (
             lambda: dataclasses.replace(dragoman.TrainSettings(), learning_rate=0.0),
@@ -124,6 +132,7 @@ def test_settings_accept_the_scalars_of_numpy_and_paths() -> None:
         schedule=np.str_("noam"),  # type: ignore[arg-type]
     )
     assert settings == TrainSettings(learning_rate=0.5, clip_norm=2.0, max_steps=3, schedule="noam")
+    assert dragoman.InferenceSettings(sample=np.bool_(True)).sample is True  # type: ignore[arg-type]
     assert {type(value) for value in dataclasses.astuple(settings)} == {int, float, str, bool}
     assert dragoman.DataSettings(train=Path("a") / "b.tsv").train == str(Path("a") / "b.tsv")  # type: ignore[arg-type]
 

@@ -23,6 +23,10 @@ LINES = "Pass a list, such as the lines of a file."
 
 MISTAKES: list[tuple[Callable[[Tokenizer], object], str]] = [
     (lambda one: one.encode_batch("How are you?"), f"{TEXT} is 'How are you?'. For one text, call `encode`."),
+    (
+        lambda one: one.encode_batch({"text": ["a"]}),
+        f"{TEXT} is {{{{'text': ['a']}}}}. For one text, call `encode`.",
+    ),
     (lambda one: one.encode_batch([("a", "b")]), f"{TEXT} text 1 is ('a', 'b')."),  # type: ignore[list-item]
     (lambda one: one.encode_batch(["a", None]), f"{TEXT} text 2 is None."),  # type: ignore[list-item]
     (lambda one: one.encode_batch(5), f"{TEXT} is 5. For one text, call `encode`."),  # type: ignore[arg-type]
