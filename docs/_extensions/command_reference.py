@@ -16,7 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.main import VERBS, import_verb
-from dragoman.config.fields import TABLES
+from dragoman.config.settings import TABLES
 from dragoman.serving.limits import SERVE_SETTINGS
 
 _PARSERS = list((Path(__file__).parents[2] / "dragoman" / "cli").glob("*.py"))

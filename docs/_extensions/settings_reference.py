@@ -18,9 +18,10 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from dragoman.config import CORPUS_KEYS, PRESETS, Setting, settings_of
-from dragoman.config.fields import RENAMED, TABLES, quote_value
+from dragoman.config.fields import quote_value
+from dragoman.config.names import RENAMED
 from dragoman.config.recipes import RECIPES, chosen_keys, every_recipe
-from dragoman.config.settings import TokenizerSettings
+from dragoman.config.settings import TABLES, TokenizerSettings
 from dragoman.serving.limits import SERVE_SETTINGS
 
 _ROOT = Path(__file__).parents[2]

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dragoman.cli.main import VERBS
-from dragoman.config import CORPUS_KEYS, Setting, settings_of
-from dragoman.config.fields import RENAMED, SettingValue, describe_removed, quote_value
-from dragoman.config.loading import NAME_HINTS, flag_of, with_current_keys
+from dragoman.config import CORPUS_KEYS, SETTINGS, Setting, settings_of
+from dragoman.config.fields import SettingValue, quote_value
+from dragoman.config.loading import flag_of, with_current_keys
+from dragoman.config.names import RENAMED, describe_removed, name_hint
 from dragoman.errors import ConfigError
 from dragoman.text.corpus.layout import Layout, layout_of
 from dragoman.text.lines import check_encoding
@@ -213,8 +214,7 @@ class ArgumentParser(argparse.ArgumentParser):
                 if removed := describe_removed(flag.removeprefix("--").replace("-", "_"), "flag"):
                     raise ConfigError(f"`{flag}` {removed}")
                 visible = [name for name, action in known.items() if action.help != SUPPRESS]
-                near = _nearest_flag(flag, visible)
-                hint = f" Did you mean `{near}`?" if near else f" See `{self.prog} --help-all`."
+                hint = _flag_hint(flag, visible) or f" See `{self.prog} --help-all`."
                 raise ConfigError(f"`{flag}` is not a flag of `{self.prog}`.{hint}")
 
     def _refuse_second_files(self, arguments: Sequence[str]) -> None:
@@ -332,18 +332,19 @@ def _join_hint(*files: str) -> str:
     return f"Put both into one file: `{join} {' '.join(map(shlex.quote, files))} > both{ending}`."
 
 
-def _nearest_flag(flag: str, known: Collection[str]) -> str:
-    """The known flag that was probably meant, or "".
+def _flag_hint(flag: str, known: Collection[str]) -> str:
+    """The hint with the known flag that was probably meant, or "".
 
-    Compares names of other programs (`NAME_HINTS`), then names without their table, then letters.
+    Compares names of other libraries, then names without their table, then letters.
     """
     name = flag.strip("-")
     by_name = {each.rpartition(".")[2].strip("-"): each for each in sorted(known, reverse=True)}
-    if (key := NAME_HINTS.get(name.rpartition(".")[2].replace("-", "_"))) and flag_of(key) in known:
-        return flag_of(key)
+    keys = [key for key in ("out", "batch_sentences", *SETTINGS) if flag_of(key) in known]
+    if hint := name_hint(name.rpartition(".")[2], keys, flag_of):
+        return hint
     for found in (name, next((each for each in by_name if each.startswith(f"{name}-")), "")):
         if found in by_name:
-            return by_name[found]
+            return f" Did you mean `{by_name[found]}`?"
     near = difflib.get_close_matches(flag, known, n=1, cutoff=0.7)
     near = near or [by_name[each] for each in difflib.get_close_matches(name, by_name, n=1, cutoff=0.7)]
-    return near[0] if near else ""
+    return f" Did you mean `{near[0]}`?" if near else ""

@@ -8,8 +8,7 @@ from typing import Any
 
 from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.cli.train import run_training
-from dragoman.config import read_given
-from dragoman.config.fields import SETTINGS
+from dragoman.config import SETTINGS, read_given
 from dragoman.data.store import copy_task
 from dragoman.demo.phrasebook import PhrasebookPair
 from dragoman.demo.phrasebook_file import load_phrasebook

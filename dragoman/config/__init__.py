@@ -1,18 +1,20 @@
 """The settings of Dragoman, and how to read, check and write them.
 
 - `settings` defines all settings, one frozen dataclass per TOML table.
-- `fields` checks single values and knows renamed and removed settings, `checking` checks rules between settings.
+- `fields` checks single values, `checking` checks rules between settings.
+- `names` knows renamed and removed settings, and the words of other libraries.
 - `loading` reads and writes configurations, also from untrusted files.
 - `recipes` has the default settings for a corpus of a given size.
 """
 
 from dragoman.config.checking import check_config
-from dragoman.config.fields import SETTINGS, Setting, settings_of
+from dragoman.config.fields import Setting
 from dragoman.config.loading import GivenSettings, config_from_dict, dump_config, load_config, read_config, read_given
 from dragoman.config.settings import (
     CORPUS_FILES,
     CORPUS_KEYS,
     PRESETS,
+    SETTINGS,
     WITHOUT_SAMPLING,
     Config,
     DataSettings,
@@ -21,6 +23,7 @@ from dragoman.config.settings import (
     TokenizerSettings,
     TrainSettings,
     ValidateSettings,
+    settings_of,
 )
 
 __all__ = [

@@ -88,6 +88,12 @@ def _model(config: Config, label: Label) -> Iterator[str]:
             f'{label("model.tie")} must not be "all" if `tokenizer.joint` is false, because two vocabularies '
             f'cannot share one embedding. Set `model.tie` to "decoder".'
         )
+    for name in ("src_vocab_size", "tgt_vocab_size"):
+        if tokenizer.joint and (size := getattr(tokenizer, name)):
+            yield (
+                f"{label(f'tokenizer.{name}')} must be 0 if `tokenizer.joint` is true, because both languages share "
+                f"one vocabulary, but is {size}. Set `tokenizer.joint` to false, or use `tokenizer.vocab_size`."
+            )
     if tokenizer.bpe_dropout and tokenizer.kind != "bpe":
         yield (
             f'{label("tokenizer.bpe_dropout")} must be 0 if `tokenizer.kind` is "{tokenizer.kind}", but is '

@@ -1,19 +1,13 @@
-"""The description of a single setting, the check of its values, and renamed and removed settings.
-
-Renamed and removed settings of earlier versions.
-
-Files and flags may have the old name of a renamed setting. A removed setting must have its neutral value, except in the
-folder of a trained model, where any value is ignored.
-"""
+"""The description of a single setting, and the check of its values."""
 
 import difflib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dragoman.config.settings import Config, ModelSettings
 from dragoman.errors import ConfigError
 
 SettingValue = bool | int | float | str
@@ -48,6 +42,8 @@ class Setting:
 
     def check(self, value: object, place: str) -> SettingValue:
         """The value, converted to the type of the setting. Raises ConfigError, which starts with `place`."""
+        if type(value) is not self.kind:
+            value = _plain(value)
         if self.kind is float and type(value) is int:
             value = float(value) if abs(value) < 2**1000 else math.inf
         if type(value) is not self.kind:
@@ -85,16 +81,24 @@ class Setting:
 
     def _check_range(self, value: float, place: str) -> None:
         largest = _LARGEST_INT if self.kind is int else math.inf
-        limits = [
-            (math.isfinite(value), "a finite number"),
-            (self.minimum is None or value >= self.minimum, f"at least {quote_value(self.minimum)}"),
-            (self.above is None or value > self.above, f"greater than {quote_value(self.above)}"),
-            (self.maximum is None or value <= self.maximum, f"at most {quote_value(self.maximum)}"),
-            (abs(value) <= largest, f"at most {_LARGEST_INT}"),
-        ]
-        for holds, expected in limits:
+        limits = (
+            (isinstance(value, int) or math.isfinite(value), "a finite number", None),
+            (self.minimum is None or value >= self.minimum, "at least", self.minimum),
+            (self.above is None or value > self.above, "greater than", self.above),
+            (self.maximum is None or value <= self.maximum, "at most", self.maximum),
+            (abs(value) <= largest, "at most", _LARGEST_INT),
+        )
+        for holds, expected, limit in limits:
             if not holds:
+                expected = f"{expected} {quote_value(limit)}" if limit is not None else expected
                 raise ConfigError(f"{place} must be {expected}, but is {quote_value(value)}.")
+
+
+def _plain(value: object) -> object:
+    """The value of Python for a path, or for a scalar of numpy or torch."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def quote_value(value: object) -> str:
@@ -118,108 +122,14 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" Did you mean `{nearest[0]}`?" if nearest else ""
 
 
-def settings_of(table: str) -> list[Setting]:
+def describe_table(table: str, table_class: type) -> tuple[Setting, ...]:
     """The settings of a table, in the order of their definition."""
-    return [setting for setting in SETTINGS.values() if setting.table == table]
-
-
-def model_settings(values: Mapping[str, object]) -> ModelSettings:
-    """The settings of a model with these values of [model]. Raises ConfigError for an unknown name or a wrong value."""
-    checked: dict[str, Any] = {}
-    for name, value in values.items():
-        setting = SETTINGS.get(f"model.{name}")
-        if setting is None:
-            hint = did_you_mean(name, [each.name for each in settings_of("model")])
-            raise ConfigError(f"`{name}` is not a setting of [model].{hint}")
-        checked[name] = setting.check(value, f"`{name}`")
-    return ModelSettings(**checked)
-
-
-def describe(config_class: type) -> dict[str, Setting]:
-    """The settings by key, for a class whose fields are tables."""
-    described = {}
-    for table, table_class in get_type_hints(config_class).items():
-        assert is_dataclass(table_class)
-        hints = get_type_hints(table_class)
-        for field in fields(table_class):
-            hint = hints[field.name]
-            choices = get_args(hint) if get_origin(hint) is Literal else ()
-            kind: type = str if choices else hint
-            default: Any = field.default
-            described[f"{table}.{field.name}"] = Setting(table, field.name, kind, choices, default, **field.metadata)
-    return described
-
-
-SETTINGS: dict[str, Setting] = describe(Config)
-TABLES: tuple[str, ...] = tuple(dict.fromkeys(setting.table for setting in SETTINGS.values()))
-
-
-RENAMED: Mapping[str, str] = {
-    "train.workers": "train.threads",
-    "data.old": "data.replay",
-    "data.old_src": "data.replay_src",
-    "data.old_tgt": "data.replay_tgt",
-    "data.old_share": "data.replay_share",
-    "data.old_test": "data.replay_test",
-    "data.old_test_src": "data.replay_test_src",
-    "data.old_test_tgt": "data.replay_test_tgt",
-    "inference.capitals": "inference.retry_all_caps",
-    "inference.alpha": "inference.length_penalty_alpha",
-}
-"""Old keys, and the current keys that replace them."""
-
-_MOST_NAMES_IN_A_NOTE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedSetting:
-    """A setting that no longer exists. Its `neutral` value, the old default, switched `feature` off."""
-
-    feature: str
-    neutral: float | str
-    instead: str = ""
-
-
-_TAUGHT = "learning from the predictions of teachers"
-_TRANSLATE = " Train on what the teacher writes instead: `dragoman translate TEACHER < train.en > train.de`."
-REMOVED: Mapping[str, RemovedSetting] = {
-    "train.r_drop": RemovedSetting("R-Drop", 0.0),
-    "train.teachers": RemovedSetting(_TAUGHT, "", _TRANSLATE),
-    "train.teacher_weight": RemovedSetting(_TAUGHT, 0.5, _TRANSLATE),
-}
-_SHORT_NAMES = {"teacher": "train.teachers"}
-
-
-def current_key(key: str) -> str:
-    """The current key of a setting."""
-    return RENAMED.get(key, key)
-
-
-def describe_renamed(old_keys: Sequence[str], origin: str) -> str:
-    """A note that `origin` has old names of settings."""
-    names = [f"`{key}` is now `{RENAMED[key]}`" for key in old_keys[:_MOST_NAMES_IN_A_NOTE]]
-    if more := len(old_keys) - len(names):
-        names.append(f"and {more} more")
-    plural = "s" if len(old_keys) > 1 else ""
-    return f"{', '.join(names)}; {origin} still has the old name{plural}."
-
-
-def check_removed(key: str, value: object, place: str, advice: str) -> None:
-    """Raise ConfigError if the value of a removed setting is not its neutral value."""
-    removed = REMOVED[key]
-    if isinstance(value, bool) or value != removed.neutral:
-        raise ConfigError(
-            f"{place} is {quote_value(value)}, but {removed.feature} was removed. {advice}{removed.instead}"
-        )
-
-
-def describe_removed(name: str, kind: str) -> str | None:
-    """The end of the error text for a removed "flag" or "keyword". None if `name` was never a setting.
-
-    `name` is a key, its last part, or a short flag.
-    """
-    name = _SHORT_NAMES.get(name, name).replace("train_", "train.", 1)
-    for key, removed in REMOVED.items():
-        if name in (key, key.partition(".")[2]):
-            return f"was removed together with {removed.feature}. Leave the {kind} out.{removed.instead}"
-    return None
+    described = []
+    hints = get_type_hints(table_class)
+    for field in fields(table_class):
+        hint = hints[field.name]
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        kind: type = str if choices else hint
+        default: Any = field.default
+        described.append(Setting(table, field.name, kind, choices, default, **field.metadata))
+    return tuple(described)

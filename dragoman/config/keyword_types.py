@@ -135,6 +135,10 @@ class TrainKeywords(_UniqueInference, _TableInference, total=False):
     tokenizer_kind: Literal["bpe", "unigram", "word", "sentencepiece"]
     vocab_size: int
     tokenizer_vocab_size: int
+    src_vocab_size: int
+    tokenizer_src_vocab_size: int
+    tgt_vocab_size: int
+    tokenizer_tgt_vocab_size: int
     joint: bool
     tokenizer_joint: bool
     byte_fallback: bool

@@ -16,28 +16,12 @@ from typing import Any
 
 import tomli_w
 
-from dragoman.config import fields
+from dragoman.config import names
 from dragoman.config.checking import check_config, check_shape
-from dragoman.config.fields import RENAMED, SETTINGS, TABLES, SettingValue, did_you_mean, quote_value, settings_of
-from dragoman.config.settings import CORPORA, PRESETS, Config
+from dragoman.config.fields import SettingValue, did_you_mean, quote_value
+from dragoman.config.settings import CORPORA, PRESETS, SETTINGS, TABLES, Config, settings_of
 from dragoman.errors import ConfigError, SettingsWarning
 
-NAME_HINTS = {
-    "lr": "train.learning_rate",
-    "rate": "train.learning_rate",
-    "warmup": "train.warmup_steps",
-    "epochs": "train.max_epochs",
-    "steps": "train.max_steps",
-    "batch_size": "train.batch_tokens",
-    "layers": "model.num_encoder_layers",
-    "heads": "model.num_heads",
-    "hidden": "model.d_model",
-    "hidden_size": "model.d_model",
-    "ffn": "model.d_ff",
-    "beam": "inference.beam_size",
-    **{old.partition(".")[2]: new for old, new in RENAMED.items()},
-}
-"""Names of settings in other programs and earlier versions, and our keys for them."""
 _OF_TEXT = (
     *(f"data.{part}{side}" for part in ("dev", "test") for side in ("", "_src", "_tgt")),
     "data.src_lang",
@@ -127,7 +111,7 @@ def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
     """The flags by current keys. Raises ConfigError if one setting has both its old and its new name."""
     current: dict[str, str] = {}
     for key, text in overrides.items():
-        if (new := fields.current_key(key)) != key:
+        if (new := names.current_key(key)) != key:
             if new in overrides:
                 raise ConfigError(f"`{flag_of(key)}` and `{flag_of(new)}` are one setting. Leave the old name out.")
             note = f"`{flag_of(key)}` is now `{flag_of(new)}`; the old name still works."
@@ -137,7 +121,7 @@ def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse_flag(key: str, text: str) -> _Given:
-    if removed := fields.describe_removed(key, "flag"):
+    if removed := names.describe_removed(key, "flag"):
         raise ConfigError(f"`{flag_of(key)}` {removed}")
     if key not in SETTINGS:
         raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
@@ -223,9 +207,9 @@ def _given_by_table(
     given: dict[str, _Given] = {}
     old_keys = []
     for written, value in _entries(content, origin, if_removed):
-        key, place = fields.current_key(written), f"`{written}` in {origin}"
+        key, place = names.current_key(written), f"`{written}` in {origin}"
         if key in given:
-            old = next(each for each in RENAMED if RENAMED[each] == key)
+            old = next(each for each in names.RENAMED if names.RENAMED[each] == key)
             raise ConfigError(f"`{old}` and `{key}` in {origin} are one setting. Remove `{old}`, the old name.")
         if key not in SETTINGS:
             raise ConfigError(f"{_quoted(key)} in {origin} is not a setting.{_nearest_setting(key)}")
@@ -233,7 +217,7 @@ def _given_by_table(
         if key != written:
             old_keys.append(written)
     if old_keys:
-        warnings.warn(fields.describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
+        warnings.warn(names.describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
     return given
 
 
@@ -252,17 +236,17 @@ def _entries(content: Mapping[str, Any], origin: str, if_removed: str | None) ->
             )
         for name, value in values.items():
             key = f"{table}.{name}"
-            if key not in fields.REMOVED:
+            if key not in names.REMOVED:
                 yield key, value
             elif if_removed is not None:
-                fields.check_removed(key, value, f"`{key}` in {origin}", if_removed)
+                names.check_removed(key, value, f"`{key}` in {origin}", if_removed)
 
 
 def _nearest_setting(key: str) -> str:
     """A hint with the most similar setting, in the same table or else in any."""
     table, _, name = key.rpartition(".")
-    if known := NAME_HINTS.get(name.replace("-", "_")):
-        return f" Did you mean `{known}`?"
+    if hint := names.name_hint(name, SETTINGS):
+        return hint
     names_there = [setting.name for setting in settings_of(table)]
     elsewhere = {setting.name: setting.key for setting in reversed(SETTINGS.values())}
     if name not in elsewhere and (near := difflib.get_close_matches(name, names_there, n=1)):

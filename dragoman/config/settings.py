@@ -4,9 +4,14 @@
 ``config.toml``. Section numbers in help texts refer to "Attention Is All You Need" (Vaswani et al. 2017).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from typing import Any, Literal, TypeVar
+
+from dragoman.config.fields import Setting, describe_table, did_you_mean
+from dragoman.config.names import name_hint
+from dragoman.errors import ConfigError
 
 
 def setting(
@@ -22,11 +27,40 @@ def setting(
 Settings = TypeVar("Settings")
 
 
-def document(table: type[Settings]) -> type[Settings]:
-    """Add the help texts of the settings to the docstring of their class, as its parameters."""
-    lines = [f"{each.name}\n    {each.metadata['help']}." for each in fields(table)]  # type: ignore[arg-type]
-    table.__doc__ = "\n".join([str(table.__doc__), "", "Parameters", "----------", *lines])
-    return table
+SETTINGS: dict[str, Setting] = {}
+"""All settings by key, such as ``train.max_steps``, in the order of their definition."""
+
+
+def settings_of(table: str) -> list[Setting]:
+    """The settings of a table, in the order of their definition."""
+    return [setting for setting in SETTINGS.values() if setting.table == table]
+
+
+def settings_table(table: str) -> Callable[[type[Settings]], type[Settings]]:
+    """Add the settings of a class to `SETTINGS` and to its docstring, and check names and values of new objects."""
+
+    def add_checks(table_class: type[Settings]) -> type[Settings]:
+        settings = {setting.name: setting for setting in describe_table(table, table_class)}
+        SETTINGS.update({setting.key: setting for setting in settings.values()})
+        lines = [f"{name}\n    {setting.help}." for name, setting in settings.items()]
+        table_class.__doc__ = "\n".join([str(table_class.__doc__), "", "Parameters", "----------", *lines])
+        set_all = table_class.__init__
+
+        @wraps(set_all)
+        def set_checked(self: Settings, *values: Any, **given: Any) -> None:
+            for name in [each for each in given if each not in settings]:
+                keys = [setting.key for setting in settings.values()]
+                hint = name_hint(name, keys, lambda key: key.partition(".")[2]) or did_you_mean(name, settings)
+                hint = hint or f" See `help(dragoman.{table_class.__name__})`."
+                raise ConfigError(f"`{name}` is not a setting of [{table}].{hint}")
+            set_all(self, *values, **given)
+            for name, setting in settings.items():
+                object.__setattr__(self, name, setting.check(getattr(self, name), f"`{setting.key}`"))
+
+        table_class.__init__ = set_checked  # type: ignore[assignment, method-assign]
+        return table_class
+
+    return add_checks
 
 
 CORPORA = ("train", "dev", "test", "replay", "replay_test")
@@ -39,7 +73,7 @@ CORPUS_KEYS = frozenset(f"data.{name}" for name in CORPUS_FILES)
 """The keys of `CORPUS_FILES`, such as ``data.train``."""
 
 
-@document
+@settings_table("data")
 @dataclass(frozen=True, slots=True)
 class DataSettings:
     """[data]: the parallel text, and how to clean it.
@@ -97,7 +131,7 @@ class DataSettings:
     replay_test_tgt: str = setting("", "Target side of the replay test")
 
 
-@document
+@settings_table("tokenizer")
 @dataclass(frozen=True, slots=True)
 class TokenizerSettings:
     """[tokenizer]: how text becomes ids."""
@@ -105,7 +139,15 @@ class TokenizerSettings:
     kind: Literal["bpe", "unigram", "word", "sentencepiece"] = setting(
         "bpe", "Subwords (bpe, unigram) or whole words; sentencepiece: imported models only"
     )
-    vocab_size: int = setting(8000, "Vocabulary size with control tokens and bytes", minimum=8, maximum=MOST_ENTRIES)
+    vocab_size: int = setting(
+        8000, "Maximum vocabulary size, with control tokens and bytes", minimum=8, maximum=MOST_ENTRIES
+    )
+    src_vocab_size: int = setting(
+        0, "Maximum size of the source vocabulary, if not joint; 0: vocab_size", minimum=0, maximum=MOST_ENTRIES
+    )
+    tgt_vocab_size: int = setting(
+        0, "Maximum size of the target vocabulary, if not joint; 0: vocab_size", minimum=0, maximum=MOST_ENTRIES
+    )
     joint: bool = setting(True, "Share one vocabulary between both languages")
     byte_fallback: bool = setting(
         False, "bpe: encode unknown characters as bytes; false: byte-level BPE, exact for any text"
@@ -119,6 +161,21 @@ class TokenizerSettings:
     bpe_dropout: float = setting(
         0.0, "Share of merges skipped at random in training (Provilkov et al. 2020)", minimum=0.0, maximum=0.9
     )
+
+    def vocab_size_of(self, side: str) -> tuple[str, int]:
+        """The maximum size of a vocabulary, and the name of the setting that limits it.
+
+        Parameters
+        ----------
+        side
+            "src", "tgt", or "" for a joint vocabulary.
+
+        Returns
+        -------
+        tuple of (str, int)
+        """
+        name = f"{side}_vocab_size" if side and getattr(self, f"{side}_vocab_size") else "vocab_size"
+        return name, getattr(self, name)
 
 
 _PRESET_COLUMNS = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers", "dropout")
@@ -138,7 +195,7 @@ def _fill_from_preset(settings: type[Settings]) -> type[Settings]:
 
     @wraps(set_all)
     def fill_and_set(self: Settings, **given: Any) -> None:
-        row = _PRESET_ROWS.get(given.get("preset", "small"), ())
+        row = _PRESET_ROWS.get(str(given.get("preset", "small")), ())
         set_all(self, **{**dict(zip(_PRESET_COLUMNS, row, strict=False)), **given})
 
     settings.__init__ = fill_and_set  # type: ignore[assignment, method-assign]
@@ -146,7 +203,7 @@ def _fill_from_preset(settings: type[Settings]) -> type[Settings]:
 
 
 @_fill_from_preset
-@document
+@settings_table("model")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """[model]: the shape of the Transformer. The preset gives the sizes that you leave out."""
@@ -201,7 +258,7 @@ class ModelSettings:
 PRESETS: dict[str, ModelSettings] = {name: ModelSettings(preset=name) for name in _PRESET_ROWS}  # type: ignore[arg-type]
 
 
-@document
+@settings_table("train")
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     """[train]: the optimizer, its schedule, and when to stop.
@@ -265,7 +322,7 @@ class TrainSettings:
     )
 
 
-@document
+@settings_table("validate")
 @dataclass(frozen=True, slots=True)
 class ValidateSettings:
     """[validate]: how often to validate, and on what."""
@@ -279,7 +336,7 @@ class ValidateSettings:
     max_sentences: int = setting(1000, "Maximum number of sentences to translate; the loss uses all", minimum=1)
 
 
-@document
+@settings_table("inference")
 @dataclass(frozen=True, slots=True)
 class InferenceSettings:
     """[inference]: how to search for a translation.
@@ -338,3 +395,7 @@ class Config:
     train: TrainSettings = TrainSettings()
     validate: ValidateSettings = ValidateSettings()
     inference: InferenceSettings = InferenceSettings()
+
+
+TABLES: tuple[str, ...] = tuple(table.name for table in fields(Config))
+"""The tables of a configuration file."""

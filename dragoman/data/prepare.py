@@ -67,11 +67,10 @@ class PreparedData:
 class Requirements:
     """Conditions that prepared data must meet.
 
-    `full_vocabulary`: the text supports a full vocabulary of `tokenizer.vocab_size` entries. `same_pairs`: the pairs
-    equal those that the folder was prepared with, because a resumed training continues at a position among them.
+    `same_pairs`: the pairs equal those that the folder was prepared with, because a resumed training continues at a
+    position among them.
     """
 
-    full_vocabulary: bool = False
     same_pairs: bool = False
 
 
@@ -115,7 +114,7 @@ def prepare(
     preparation = _Preparation(config, corpora, folder, progress)
     preparation.keep_identity(require.same_pairs)
     with _without_garbage_collector():
-        tokenizers = tokenizers or preparation.tokenizers(require.full_vocabulary)
+        tokenizers = tokenizers or preparation.tokenizers()
         key = hash_json([preparation.key, tokenizers.src.library.to_str(), tokenizers.tgt.library.to_str()])
         train = preparation.train_store(tokenizers, key)
         dev = preparation.held_out_store("dev", tokenizers, key)
@@ -236,7 +235,7 @@ class _Preparation:
             for file, digest in zip(getattr(self._corpora, part).paths, identity[0], strict=True)
         }
 
-    def tokenizers(self, strict: bool) -> TokenizerPair:
+    def tokenizers(self) -> TokenizerPair:
         settings = asdict(self._config.tokenizer)
         del settings["bpe_dropout"]
         folder, key = self._folder / "tokenizer", hash_json([self.key, settings])
@@ -244,7 +243,7 @@ class _Preparation:
             if verify_folder(folder).get("key") == key:
                 return TokenizerPair.load(folder)
         try:
-            trained = train_tokenizers(self._config.tokenizer, *self._tokenizer_texts(), strict=strict)
+            trained = train_tokenizers(self._config.tokenizer, *self._tokenizer_texts())
         except DataError:
             report = self.cleaner().report
             if report.read == report.num_dropped > 0:

@@ -268,7 +268,9 @@ def _config(marian: MarianConfig, pair: TokenizerPair, origin: str) -> Config:
             max_tokens=marian.max_positions - 1,
         ),
         tokenizer=TokenizerSettings(
-            kind="sentencepiece", vocab_size=max(8, pair.tgt.vocab_size), joint=not marian.separate_vocabularies
+            kind="sentencepiece",
+            vocab_size=max(8, pair.src.vocab_size, pair.tgt.vocab_size),
+            joint=not marian.separate_vocabularies,
         ),
         model=marian.model,
         inference=marian.inference,

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
-from dragoman.config import SETTINGS, Config, DataSettings, InferenceSettings, check_config
-from dragoman.config.fields import RENAMED, did_you_mean
+from dragoman.config import Config, DataSettings, InferenceSettings, check_config
 from dragoman.counting import count_items, counting, start_window
 from dragoman.devices.without_torch import resolve_inference_precision
 from dragoman.engines.choice import Engines
@@ -510,19 +509,6 @@ def _without_markers(
 
 def override_settings(settings: InferenceSettings, overrides: Mapping[str, object]) -> InferenceSettings:
     """Replace some settings. Raises ConfigError for an unknown name, an invalid value or a contradiction."""
-    checked: dict[str, Any] = {}
-    for name, value in overrides.items():
-        key = f"inference.{name}"
-        if key not in SETTINGS:
-            raise ConfigError(f"`{name}` is not a setting of [inference].{_setting_hint(name)}")
-        checked[name] = SETTINGS[key].check(value, f"`{key}`")
-    result = replace(settings, **checked)
+    result = replace(settings, **overrides)  # type: ignore[arg-type]
     check_config(Config(inference=result))
     return result
-
-
-def _setting_hint(name: str) -> str:
-    if new := RENAMED.get(f"inference.{name}"):
-        return f" It is now `{new.partition('.')[2]}`."
-    names = [setting.name for setting in SETTINGS.values() if setting.table == "inference"]
-    return did_you_mean(name, names) or f" The settings are {', '.join(names)}."

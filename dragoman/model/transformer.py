@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
-from dragoman.config.fields import model_settings
 from dragoman.devices.checks import check_lengths, check_memory, check_sizes
 from dragoman.devices.device import build_without_values
 from dragoman.display import Facts, ShownRecord, shape_text
@@ -213,9 +212,10 @@ class Transformer(nn.Module):
         >>> sum(row.count for row in model.parameter_table())
         9206
         """
+        given: dict[str, Any] = {"preset": preset, **sizes}
         if src_vocab_size != tgt_vocab_size:
-            sizes = {"tie": "decoder", **sizes}
-        return cls(model_settings({"preset": preset, **sizes}), src_vocab_size, tgt_vocab_size)
+            given = {"tie": "decoder", **given}
+        return cls(ModelSettings(**given), src_vocab_size, tgt_vocab_size)
 
     @classmethod
     def from_arrays(

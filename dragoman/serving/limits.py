@@ -14,7 +14,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from dragoman.config.fields import describe
+from dragoman.config.fields import describe_table
 from dragoman.config.settings import setting
 
 
@@ -43,11 +43,7 @@ class ServeSettings:
     drain_seconds: float = setting(30.0, "Seconds for requests in progress to finish after SIGTERM", minimum=0.0)
 
 
-class _Tables:
-    serve: ServeSettings
-
-
-SERVE_SETTINGS = {setting.name: setting for setting in describe(_Tables).values()}
+SERVE_SETTINGS = {setting.name: setting for setting in describe_table("serve", ServeSettings)}
 """Every setting of the service by name, with its range and help text."""
 
 

@@ -106,7 +106,7 @@ def summarize_model(
     overrides
         Settings of a configuration as text by key, such as ``model.preset``.
     sizes
-        Entries of both vocabularies of a configuration. 0 for `tokenizer.vocab_size`.
+        Entries of both vocabularies of a configuration. 0 for their maximum, such as `tokenizer.vocab_size`.
     progress
         Receives a note if a configuration does not set the size of the model.
 
@@ -143,7 +143,8 @@ def _configuration(
     config = given.over(Config(model=base)).config
     is_shared = config.model.tie == "all"
     one_size = (sizes[0] or sizes[1]) if is_shared else 0
-    src_size, tgt_size = (size or one_size or config.tokenizer.vocab_size for size in sizes)
+    limits = [config.tokenizer.vocab_size_of(side)[1] for side in ("src", "tgt")]
+    src_size, tgt_size = (size or one_size or limit for size, limit in zip(sizes, limits, strict=True))
     if is_shared and src_size != tgt_size:
         raise ConfigError(
             f'`--src-vocab-size` and `--tgt-vocab-size` must be equal if `model.tie` is "all", but are {src_size} and '

@@ -223,7 +223,7 @@ def test_a_text_of_many_tokens_has_a_page(open_page: Open, small_bundle: Model) 
 
 
 def test_short_sides_keep_all_labels_and_long_sides_some(open_page: Open, small_bundle: Model) -> None:
-    opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
+    opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=1)))
     page, one = opened.page, opened.inspection.of_kind("encoder_self")
     assert 150 < len(one.keys) <= 200
     page.locator("#kinds button[data-kind=encoder_self]").click()
@@ -242,7 +242,7 @@ def test_short_sides_keep_all_labels_and_long_sides_some(open_page: Open, small_
 
 
 def test_the_scale_can_be_stretched_to_show_small_weights(open_page: Open, small_bundle: Model) -> None:
-    opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
+    opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=1)))
     page = opened.page
     assert min(map(min, matrix(page))) > 200, "thin: next to the paper's colour"
     assert page.locator("#scale-end").inner_text() == "1"

@@ -86,8 +86,12 @@ def test_different_line_counts(train: Run, tmp_path: Path) -> None:
         (["--model.dropout", "1.5"], ["model.dropout", "1.5"]),
         (["--model.d-model", "30", "--model.num-heads", "4"], ["model.d", "30", "4"]),
         (
-            ["--tokenizer.vocab-size", "9000", "--train.max-steps", "1"],
-            ["tokenizer.vocab_size", "9000", "supports only"],
+            ["--tokenizer.src-vocab-size", "900", "--model.tie", "decoder"],
+            ["`--tokenizer.src-vocab-size` must be 0 if `tokenizer.joint` is true", "but is 900"],
+        ),
+        (
+            ["--tokenizer.tgt-vocab-size", "20", "--tokenizer.joint", "false", "--train.max-steps", "1"],
+            ["`tokenizer.tgt_vocab_size` must be at least 260 for this kind", "but is 20"],
         ),
         (["--train.device", "warp"], ["train.device", "warp"]),
         (["--train.batch-tokens", "3", "--train.max-steps", "1"], ["train.batch_tokens", "3"]),

@@ -16,7 +16,7 @@ import tomli_w
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.config import Config, dump_config
-from dragoman.config.fields import RENAMED
+from dragoman.config.names import RENAMED
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.loop import Loop
 from dragoman.training.run.frozen_settings import frozen_config
@@ -330,7 +330,7 @@ def test_lost_pairs_are_prepared_again_exactly_as_before(
 
 
 def test_a_run_that_never_started_accepts_other_settings(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train(corpus, {"--tokenizer.vocab-size": "9000"}) == 2
+    assert train(corpus, {"--tokenizer.vocab-size": "20"}) == 2
     assert "`tokenizer.vocab_size`" in capsys.readouterr().err
     assert train(corpus) == 0
     assert train(corpus, {"--model.d-model": "32"}) == 2, "now it has started"

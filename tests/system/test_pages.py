@@ -20,7 +20,7 @@ import pytest
 
 from dragoman.cli.main import VERBS, import_verb, run_command
 from dragoman.config import SETTINGS
-from dragoman.config.fields import REMOVED
+from dragoman.config.names import REMOVED
 from dragoman.demo.phrasebook_file import load_phrasebook
 from tests.system.commands import store_in_hub_cache, write_sides, write_tsv
 from tests.system.test_readme import QUICK, SHELL, assert_fetches, assert_serves, forked

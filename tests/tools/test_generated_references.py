@@ -11,7 +11,8 @@ from sphinx.domains.std import StandardDomain
 
 from dragoman.cli.main import VERBS, import_verb
 from dragoman.config import SETTINGS
-from dragoman.config.fields import RENAMED, TABLES
+from dragoman.config.names import RENAMED
+from dragoman.config.settings import TABLES
 from dragoman.serving.limits import SERVE_SETTINGS
 
 DOCS = Path(__file__).parents[2] / "docs"

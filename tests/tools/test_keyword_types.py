@@ -5,7 +5,7 @@ from typing import get_args, get_origin, get_type_hints
 import pytest
 
 from dragoman.config import SETTINGS
-from dragoman.config.fields import TABLES
+from dragoman.config.settings import TABLES
 from dragoman.config.keyword_types import InferenceKeywords, TrainKeywords, TranslateKeywords
 from dragoman.errors import ConfigError
 from dragoman.workflows.api.keywords import overrides_of_keywords

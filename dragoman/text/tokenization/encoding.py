@@ -89,7 +89,7 @@ class BatchEncoder:
 
     def encode(self, texts: Sequence[str]) -> RaggedIds:
         """The ids of each text, without control ids. The row of an empty text is empty."""
-        if not self._cuts_at_spaces:
+        if isinstance(texts, str) or not self._cuts_at_spaces:
             return self._whole(texts)
         words = _BETWEEN.join(texts).split(" ")
         order = np.fromiter(map(self._places.get, words, repeat(_UNKNOWN)), np.int64, len(words))
@@ -99,15 +99,15 @@ class BatchEncoder:
         table = self._with_new_words(words, order)
         return self._with_whole_texts(table, texts, order, ends).regroup(order, ends)
 
-    def _whole(self, texts: Iterable[str]) -> RaggedIds:
-        return RaggedIds.of(self._tokenizer.encode_batch(list(texts)))
+    def _whole(self, texts: Sequence[str]) -> RaggedIds:
+        return RaggedIds.of(self._tokenizer.encode_batch(texts))
 
     def _apart(self, words: list[str]) -> RaggedIds:
         """The ids of each word. Several words are encoded as one text, separated by line feeds, which is faster."""
         if self._line_feed_id is None:
             return self._whole(words)
         starts = range(0, len(words), _WORDS_AT_ONCE)
-        ids = self._whole("\n ".join(words[start : start + _WORDS_AT_ONCE]) + "\n" for start in starts).ids
+        ids = self._whole(["\n ".join(words[start : start + _WORDS_AT_ONCE]) + "\n" for start in starts]).ids
         is_word = ids != self._line_feed_id
         return RaggedIds(ids[is_word], np.diff(np.flatnonzero(~is_word), prepend=-1) - 1)
 
@@ -136,7 +136,7 @@ class BatchEncoder:
             start = int(ends[text - 1]) + 1 if text else 0
             order[start : ends[text]] = _NOTHING
             order[start] = place
-        return table.concatenate(self._whole(texts[text] for text in mixed))
+        return table.concatenate(self._whole([texts[text] for text in mixed]))
 
 
 def concatenate_texts(texts: Iterable[str]) -> Iterator[str]:

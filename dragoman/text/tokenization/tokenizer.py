@@ -15,16 +15,18 @@ Lone surrogates in Python strings, which are not valid Unicode, are encoded as U
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
+from operator import index
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import models, trainers
 
-from dragoman.config import TokenizerSettings
+from dragoman.config import Config, TokenizerSettings, check_config
 from dragoman.display import Facts, ShownRecord
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import NUM_CONTROL_IDS, UNK_ID
@@ -34,6 +36,7 @@ from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, 
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_language
 from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
 
+_LINES = "Pass a list, such as the lines of a file."
 _JOINT_FILE, _SIDE_FILES = "tokenizer.json", ("src.tokenizer.json", "tgt.tokenizer.json")
 _SHOWN_TOKENS = 40
 
@@ -56,9 +59,6 @@ class Tokenizer(ShownRecord):
         self.library = library
         self.vocab_size = int(library.get_vocab_size(with_added_tokens=False))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"kind": self.kind, "library": self.library, "vocab_size": self.vocab_size}  # without what is cached
-
     def _facts(self) -> Facts:
         sample = self.tokens(range(NUM_CONTROL_IDS, self.vocab_size, self.vocab_size // _SHOWN_TOKENS + 1))
         yield from (("kind", self.kind), ("vocab_size", f"{self.vocab_size:,}"))
@@ -76,10 +76,17 @@ class Tokenizer(ShownRecord):
         -------
         list of int
             The ids. They have no control ids, except unk for the kinds word and sentencepiece. "" has no ids.
+
+        Raises
+        ------
+        ConfigError
+            If `text` is not a string.
         """
+        if not isinstance(text, str):
+            raise ConfigError(f"`text` must be one text, but is {_show(text)}. For a list, call `encode_batch`.")
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Encode many texts, on all cores.
 
         Parameters
@@ -91,15 +98,20 @@ class Tokenizer(ShownRecord):
         -------
         list of list of int
             The ids of each text.
+
+        Raises
+        ------
+        ConfigError
+            If `texts` are not strings.
         """
+        rows = list(_check_texts(texts, "For one text, call `encode`."))
         try:
-            encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
-        except (TypeError, UnicodeEncodeError):
-            rows = list(map(replace_surrogates, texts))
             encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError):
+            encodings = self.library.encode_batch_fast(list(map(replace_surrogates, rows)), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def detokenize(self, ids: Sequence[int]) -> str:
+    def detokenize(self, ids: Iterable[int]) -> str:
         """Convert ids to their text.
 
         Parameters
@@ -111,8 +123,13 @@ class Tokenizer(ShownRecord):
         -------
         str
             The text. Bytes that form no character become U+FFFD.
+
+        Raises
+        ------
+        DataError
+            If an id is not one of this vocabulary.
         """
-        kept = [int(index) for index in ids if index >= NUM_CONTROL_IDS]
+        kept = [token_id for token_id in self._check_ids(ids) if token_id >= NUM_CONTROL_IDS]
         text: str = self.library.decode(kept, skip_special_tokens=False)
         return text
 
@@ -132,7 +149,7 @@ class Tokenizer(ShownRecord):
         names_one = self.kind == "sentencepiece" and any(map(is_language, self.tokens(ids[:1])))
         return list(ids[:1]) if names_one else []
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Iterable[int]) -> list[str]:
         """Convert ids to printable tokens.
 
         Parameters
@@ -144,8 +161,24 @@ class Tokenizer(ShownRecord):
         -------
         list of str
             One string for each id. U+2581 stands for a space, and ``<0xE3>`` for a byte.
+
+        Raises
+        ------
+        DataError
+            If an id is not one of this vocabulary.
         """
-        return list(map(self._name, ids))
+        return list(map(self._name, self._check_ids(ids)))
+
+    def _check_ids(self, ids: Any) -> list[int]:
+        """The ids as a list, also of a tensor. Raises DataError unless they are ids of this vocabulary."""
+        try:
+            found = list(map(index, ids.tolist() if hasattr(ids, "tolist") else ids))
+        except TypeError:
+            raise DataError(f"`ids` must be the ids of one text, whole numbers, but is {_show(ids)}.") from None
+        if found and not 0 <= min(found) <= max(found) < self.vocab_size:
+            wrong = next(one for one in found if not 0 <= one < self.vocab_size)
+            raise DataError(f"`ids` must be from 0 to {self.vocab_size - 1} for this tokenizer, but has {wrong}.")
+        return found
 
     def has_new_characters(self, text: str) -> bool:
         """Find out whether a character has no token, so that training has hardly or never seen it.
@@ -178,29 +211,33 @@ class Tokenizer(ShownRecord):
         is_byte_level, library = self.kind == "byte_bpe", self.library
 
         @cache
-        def name(index: int) -> str:
-            token = str(library.id_to_token(index))
-            return pipelines.show_byte_level(token) if is_byte_level and index >= NUM_CONTROL_IDS else token
+        def name(token_id: int) -> str:
+            token = str(library.id_to_token(token_id))
+            return pipelines.show_byte_level(token) if is_byte_level and token_id >= NUM_CONTROL_IDS else token
 
         return name
 
-    def save(self, path: Path) -> None:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.kind, self.library)  # `_name` is a function of its own
+
+    def save(self, path: str | Path) -> None:
         """Write one JSON file in the format of the `tokenizers` library.
 
         Parameters
         ----------
-        path : Path
+        path : str or Path
             The file.
         """
-        path.write_text(json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1), encoding="utf-8")
+        text = json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1)
+        Path(path).write_text(text, encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
+    def load(cls, path: str | Path) -> "Tokenizer":
         """Read a file that `save` wrote. The file is not trusted.
 
         Parameters
         ----------
-        path : Path
+        path : str or Path
             The file.
 
         Returns
@@ -212,7 +249,7 @@ class Tokenizer(ShownRecord):
         ModelError
             If the file is missing or invalid.
         """
-        return cls(*read_tokenizer(path))
+        return cls(*read_tokenizer(Path(path)))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -253,25 +290,26 @@ class TokenizerPair(ShownRecord):
             for one, another in ((self.src, other.src), (self.tgt, other.tgt))
         )
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json.
 
         Parameters
         ----------
-        folder : Path
+        folder : str or Path
             A folder that exists.
         """
+        folder = Path(folder)
         self.src.save(folder / (_JOINT_FILE if self.joint else _SIDE_FILES[0]))
         if not self.joint:
             self.tgt.save(folder / _SIDE_FILES[1])
 
     @classmethod
-    def load(cls, folder: Path) -> "TokenizerPair":
+    def load(cls, folder: str | Path) -> "TokenizerPair":
         """Read the files that `save` wrote.
 
         Parameters
         ----------
-        folder : Path
+        folder : str or Path
             The folder.
 
         Returns
@@ -283,14 +321,13 @@ class TokenizerPair(ShownRecord):
         ModelError
             If a file is missing or invalid. The message names it.
         """
+        folder = Path(folder)
         names = _SIDE_FILES if (folder / _SIDE_FILES[0]).exists() else (_JOINT_FILE,)
         loaded = [Tokenizer.load(folder / name) for name in names]
         return cls(loaded[0], loaded[-1], joint=len(loaded) == 1)
 
 
-def train_tokenizers(
-    settings: TokenizerSettings, src_texts: Iterable[str], tgt_texts: Iterable[str], *, strict: bool = False
-) -> TokenizerPair:
+def train_tokenizers(settings: TokenizerSettings, src_texts: Iterable[str], tgt_texts: Iterable[str]) -> TokenizerPair:
     """Train one joint tokenizer or one per side.
 
     Parameters
@@ -299,8 +336,6 @@ def train_tokenizers(
         The kind of tokenizer, its size, and whether it is joint.
     src_texts, tgt_texts : iterable of str
         The texts to learn from.
-    strict
-        As for `train_tokenizer`.
 
     Returns
     -------
@@ -311,15 +346,17 @@ def train_tokenizers(
     ConfigError, DataError
         As `train_tokenizer`.
     """
+    _check_settings(settings)
+    src, tgt = _check_texts(src_texts, _LINES, "src_texts"), _check_texts(tgt_texts, _LINES, "tgt_texts")
     if settings.joint:
-        shared = train_tokenizer(settings, (text for texts in (src_texts, tgt_texts) for text in texts), strict=strict)
+        check_config(Config(tokenizer=settings))  # no sizes of single sides
+        shared = train_tokenizer(settings, chain(src, tgt))
         return TokenizerPair(shared, shared, joint=True)
-    src = train_tokenizer(settings, src_texts, strict=strict)
-    return TokenizerPair(src, train_tokenizer(settings, tgt_texts, strict=strict), joint=False)
+    return TokenizerPair(train_tokenizer(settings, src, "src"), train_tokenizer(settings, tgt, "tgt"), joint=False)
 
 
-def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict: bool = False) -> Tokenizer:
-    """Train a vocabulary of at most `settings.vocab_size` entries.
+def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], side: str = "") -> Tokenizer:
+    """Train a vocabulary of at most `vocab_size` entries. It has fewer if the text supports fewer.
 
     The same texts give the same tokenizer. Only the scores of a unigram model differ, by about 0.001 from run to run.
 
@@ -329,8 +366,8 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
         The kind of tokenizer and its size.
     texts : iterable of str
         The texts to learn from, such as the lines of a file.
-    strict : bool
-        Whether to raise an error if the text supports fewer entries.
+    side : str
+        "src" or "tgt" for a vocabulary of at most `src_vocab_size` or `tgt_vocab_size` entries, if that is set.
 
     Returns
     -------
@@ -339,11 +376,11 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
     Raises
     ------
     ConfigError
-        If `vocab_size` is too small for the entries that every vocabulary needs, or, with `strict`, if the text
-        supports fewer entries than `vocab_size`.
+        If the size is too small for the entries that every vocabulary needs, or if an argument has another type.
     DataError
         If there is no text.
     """
+    _check_settings(settings)
     kind = kind_of(settings)
     if kind == "sentencepiece":
         raise ConfigError(
@@ -351,19 +388,47 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
             "have such tokenizers."
         )
     smallest = NUM_CONTROL_IDS + (1 if kind == "word" else 256 if kind == "byte_bpe" else 257)
-    if settings.vocab_size < smallest:
+    name, size = settings.vocab_size_of(side)
+    if size < smallest:
         raise ConfigError(
-            f"`tokenizer.vocab_size` must be at least {smallest} for this kind of tokenizer "
-            f"(control tokens and bytes included), but is {settings.vocab_size}. Set a larger value."
+            f"`tokenizer.{name}` must be at least {smallest} for this kind of tokenizer "
+            f"(control tokens and bytes included), but is {size}. Set a larger value."
         )
-    model = _train_model(kind, settings, _check_not_empty(texts))
-    tokenizer = Tokenizer(kind, assemble(kind, model))
-    if strict and tokenizer.vocab_size < settings.vocab_size:
-        raise ConfigError(
-            f"`tokenizer.vocab_size` is {settings.vocab_size}, but the text supports only {tokenizer.vocab_size} "
-            f"entries. Set it to {tokenizer.vocab_size} or less, or add more text."
-        )
-    return tokenizer
+    model = _train_model(kind, settings, side, _check_not_empty(_check_texts(texts, _LINES)))
+    return Tokenizer(kind, assemble(kind, model))
+
+
+def vocabulary_notes(settings: TokenizerSettings, tokenizers: TokenizerPair) -> Iterator[str]:
+    """Yield a note for each new vocabulary that is smaller than its maximum."""
+    sides = [("", tokenizers.src)] if tokenizers.joint else [("src", tokenizers.src), ("tgt", tokenizers.tgt)]
+    for side, tokenizer in sides:
+        name, most = settings.vocab_size_of(side)
+        if tokenizer.vocab_size < most:
+            which = {"": "vocabulary", "src": "source vocabulary", "tgt": "target vocabulary"}[side]
+            yield (
+                f"the {which} has {tokenizer.vocab_size:,} entries, all that the text supports; "
+                f"`tokenizer.{name}` is a maximum of {most:,}"
+            )
+
+
+def _show(value: object) -> str:
+    """A value on one line of at most 60 characters."""
+    return " ".join(repr(value).split())[:60]
+
+
+def _check_settings(settings: object) -> None:
+    if not isinstance(settings, TokenizerSettings):
+        raise ConfigError(f'`settings` must be such as `TokenizerSettings(kind="word")`, but is {_show(settings)}.')
+
+
+def _check_texts(texts: object, advice: str, name: str = "texts") -> Iterator[str]:
+    """Yield the texts. Raises ConfigError unless they are strings. A single string would be read as letters."""
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise ConfigError(f"`{name}` must be a list of texts, but is {_show(texts)}. {advice}")
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise ConfigError(f"`{name}` must be a list of texts, but text {number} is {_show(text)}.")
+        yield text
 
 
 def kind_of(settings: TokenizerSettings) -> TokenizerKind:
@@ -382,8 +447,8 @@ def _check_not_empty(texts: Iterable[str]) -> Iterator[str]:
         raise DataError("There is no text to train a tokenizer on. Check that the training data is not empty.")
 
 
-def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterator[str]) -> TokenizerModel:
-    size, frequency, unknown = settings.vocab_size, settings.min_frequency, CONTROL_TOKENS[UNK_ID]
+def _train_model(kind: TokenizerKind, settings: TokenizerSettings, side: str, texts: Iterator[str]) -> TokenizerModel:
+    (name, size), frequency, unknown = settings.vocab_size_of(side), settings.min_frequency, CONTROL_TOKENS[UNK_ID]
     byte_tokens = [pipelines.byte_token(byte) for byte in range(256)]
     special_tokens = [*CONTROL_TOKENS, *(byte_tokens if kind == "fallback_bpe" else ())]
     common: dict[str, Any] = {"special_tokens": special_tokens, "show_progress": False}
@@ -399,7 +464,7 @@ def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterat
             if "vocabulary is not large enough" not in str(error):
                 raise
             raise ConfigError(
-                f"`tokenizer.vocab_size` is {size}, too small for a unigram vocabulary of this text: it has too many "
+                f"`tokenizer.{name}` is {size}, too small for a unigram vocabulary of this text: it has too many "
                 'different characters. Set a larger value, or set `tokenizer.kind` to "bpe".'
             ) from None
         return _with_byte_pieces(trained["vocab"], byte_tokens)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import CORPUS_FILES, CORPUS_KEYS, Config, DataSettings, config_from_dict, dump_config
-from dragoman.config.fields import current_key
 from dragoman.config.loading import flag_of, read_toml
+from dragoman.config.names import current_key
 from dragoman.data.store import IDENTITY, PairStore, files_of_pairs, read_identity
 from dragoman.errors import CheckpointError, ConfigError, DataError, ModelError
 from dragoman.files import TEMPORARY_PREFIX, sha256_of, verify_file, write_file

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from dragoman.bundle import Model
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
-from dragoman.config.fields import model_settings
 from dragoman.display import shape_text
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
@@ -85,7 +84,7 @@ def architecture_of(
     Raises ConfigError if `model` is something else, or if it cannot have these sizes.
     """
     if isinstance(model, ModelSettings):
-        check_shape(model_settings(asdict(model)))
+        check_shape(model)
         src = check_count("src_vocab_size", PAPERS_VOCABULARY if src_vocab_size is None else src_vocab_size)
         tgt = check_count("tgt_vocab_size", src if tgt_vocab_size is None else tgt_vocab_size)
         check_vocabularies(model, src, tgt)

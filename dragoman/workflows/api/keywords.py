@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from dragoman.config import CORPUS_KEYS, SETTINGS
-from dragoman.config.fields import describe_removed, did_you_mean
-from dragoman.config.loading import NAME_HINTS
+from dragoman.config.fields import did_you_mean
+from dragoman.config.names import describe_removed, name_hint
 from dragoman.errors import ConfigError
 
 CORPUS_KEYWORDS = {"data": "data.train", "src": "data.train_src", "tgt": "data.train_tgt"}
@@ -88,10 +88,16 @@ def _key_of(keyword: str, known: list[str]) -> str:
         raise ConfigError(f"`{keyword}` is the name of {len(keys)} settings. Write {names}.")
     if removed := describe_removed(keyword, "keyword"):
         raise ConfigError(f"`{keyword}` {removed}")
-    if (hint := NAME_HINTS.get(keyword)) in known:
-        raise ConfigError(f"`{keyword}` is not a setting. Did you mean `{str(hint).partition('.')[2]}`?")
-    names_of_all = [*(key.partition(".")[2] for key in known), *(key.replace(".", "_") for key in known)]
-    raise ConfigError(f"`{keyword}` is not a setting.{did_you_mean(keyword, names_of_all)}")
+    last_parts = [key.partition(".")[2] for key in known]
+
+    def write(key: str) -> str:
+        """The keyword of a key: its last part if that is unique."""
+        name = key.rpartition(".")[2]
+        return name if last_parts.count(name) < 2 else key.replace(".", "_")
+
+    hint = name_hint(keyword.rpartition(".")[2], ["out", *known] if "train.seed" in known else known, write)
+    hint = hint or did_you_mean(keyword, [*last_parts, *(key.replace(".", "_") for key in known)])
+    raise ConfigError(f"`{keyword}` is not a setting.{hint}")
 
 
 def _text_of(keyword: str, value: object) -> str:

@@ -25,6 +25,7 @@ from dragoman.inference.translator import Translator
 from dragoman.signals import clean_up_when_terminated
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_aligned
+from dragoman.text.tokenization.tokenizer import vocabulary_notes
 from dragoman.training.limits import TrainingPace, fit_validations, fitting_values, kept_bytes, validations_until
 from dragoman.training.run.log import RunLog, duration
 from dragoman.training.trainer import fit
@@ -235,13 +236,15 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
     config, num_pairs = run.config, run.corpora.train.count()
     share = min(1.0, _MOST_PAIRS / num_pairs)
     sample = replace(run, out=folder / "run")
-    if share < 1.0:  # a sample may be too small for the vocabulary of the whole corpus
-        corpora = _sample_corpora(run.corpora, num_pairs, folder)
-        sample = replace(sample, corpora=corpora, given=run.given - {"tokenizer.vocab_size"})
+    if share < 1.0:
+        sample = replace(sample, corpora=_sample_corpora(run.corpora, num_pairs, folder))
     progress.note("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
     data, start = prepare_pairs(sample, progress=progress)
     prepare_seconds = time.perf_counter() - clock
+    if share == 1.0 and start is None:  # a sample may be too small for the vocabulary of the whole corpus
+        for note in vocabulary_notes(config.tokenizer, data.tokenizers):
+            progress.note(note)
     log = _Clock(sample.folder)
     session = make_session(replace(sample, config=_shorten(config)), data, start, log)
     progress.note(f"measuring up to {_STEPS} steps, a validation and the scoring")

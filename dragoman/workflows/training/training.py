@@ -25,7 +25,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.corpus.opening import open_corpora
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
-from dragoman.text.tokenization.tokenizer import TokenizerPair
+from dragoman.text.tokenization.tokenizer import TokenizerPair, vocabulary_notes
 from dragoman.training import distributed
 from dragoman.training.limits import fitting_values
 from dragoman.training.run import checkpoint, frozen_settings, run_folder
@@ -52,7 +52,7 @@ def prepare_pairs(
     config, is_new = run.config, not run_folder.RunFolder(run.folder).steps()
     start = continuation_of(run.folder) or starting_point_of(config.train.start_from)
     tokenizers = start.tokenizers if start else None
-    require = Requirements(full_vocabulary="tokenizer.vocab_size" in run.given, same_pairs=not is_new)
+    require = Requirements(same_pairs=not is_new)
     folder = run.folder / "data"
     with progress.ending_stages():
         data = processes.call_first_before_others(
@@ -141,6 +141,8 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
         processes.call_on_first(lambda: frozen_settings.freeze_config(out, config, run.sources))
         if processes.is_first:
             report_pairs(data, config, fits_warmup, progress)
+            for note in () if start else vocabulary_notes(config.tokenizer, data.tokenizers):
+                progress.note(note)
         with closing(RunLog(out, progress.log, speaks=processes.is_first)) as log:
             session = make_session(replace(run, config=model_config), data, start, log, processes)
             session.fits = fits
@@ -207,8 +209,9 @@ def make_session(
     card = _card(config, data, model)
     if start:
         card = replace(card, lineage=start.lineage, origin=start.origin)
+    sizes = " and ".join(dict.fromkeys(f"{size:,}" for size in (card.src_vocab_size, card.tgt_vocab_size)))
     log.say(
-        f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
+        f"{card.parameters:,} parameters, vocabulary {sizes}; on {device} in {config.train.precision}"
         + (f", {processes.count} processes" if processes.count > 1 else "")
     )
     dev = validation_data(data)

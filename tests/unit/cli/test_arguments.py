@@ -78,7 +78,8 @@ def test_help_fits_the_terminal_and_100_columns(
     ("arguments", "message"),
     [
         (["--train.sed", "5"], "`--train.sed` is not a flag of `dragoman train`. Did you mean `--train.seed`?"),
-        (["--train.lr", "1"], "`--train.lr` is not a flag of `dragoman train`. Did you mean `--train.learning-rate`?"),
+        (["--train.lr", "1"],
+         "`--train.lr` is not a flag of `dragoman train`. Dragoman calls it `--train.learning-rate`."),
         (["--zzzzz=5"], "`--zzzzz` is not a flag of `dragoman train`. See `dragoman train --help-all`."),
         (["--out"], "`--out` needs a value. See `dragoman train --help`."),
         (["--json=1"], "`--json` takes no value, but is given '1'."),

@@ -68,8 +68,19 @@ def test_plan_accepts_schedules_with_an_end_and_refuses_what_train_refuses(
     small = [*SMALL, "--train.batch-tokens", "200"]
     assert run_command(["plan", "--data", "corpus.en-de.tsv", *small, *linear, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["forecast"]["steps"] == 90
-    assert run_command(["plan", "--data", "corpus.en-de.tsv", *small, "--tokenizer.vocab-size", "5000"]) == 2
-    assert "`tokenizer.vocab_size` is 5000, but the text supports only" in capsys.readouterr().err
+    assert run_command(["plan", "--data", "corpus.en-de.tsv", *small, "--tokenizer.src-vocab-size", "5000"]) == 2
+    assert "`--tokenizer.src-vocab-size` must be 0 if `tokenizer.joint` is true" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("most_pairs", [40, 80])
+def test_plan_says_how_many_entries_the_text_supports_unless_it_reads_a_sample(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most_pairs: int
+) -> None:
+    monkeypatch.setattr(planning, "_MOST_PAIRS", most_pairs)
+    flags = ["--train.batch-tokens", "200", "--tokenizer.vocab-size", "5000"]
+    assert run_command(["plan", "--data", "corpus.en-de.tsv", *SMALL, *flags]) == 0
+    said = capsys.readouterr().err
+    assert ("all that the text supports; `tokenizer.vocab_size` is a maximum of 5,000" in said) == (most_pairs == 80)
 
 
 def test_a_signal_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

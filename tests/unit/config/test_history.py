@@ -11,8 +11,8 @@ import tomli_w
 from dragoman.bundle.folder import read_settings
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.config import SETTINGS, Config, config_from_dict, dump_config, load_config
-from dragoman.config.fields import REMOVED, RENAMED
 from dragoman.config.loading import flag_of
+from dragoman.config.names import REMOVED, RENAMED
 from dragoman.errors import CheckpointError, ConfigError, SettingsWarning
 from dragoman.training.run.frozen_settings import check_frozen, frozen_config
 

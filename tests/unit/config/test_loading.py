@@ -209,8 +209,11 @@ BAD_FLAGS = {
     ("tokenizer.vocab_size", f"{10**18}"): "`--tokenizer.vocab-size` must be at most 10000000, but is",
     ("validate.beam_size", f"{10**9}"): "`--validate.beam-size` must be at most 1000, but is 1000000000.",
     ("data.train", "\udcff"): "`--data.train` must be plain text",
-    ("train.lr", "0.1"): "`--train.lr` is not a setting. Did you mean `train.learning_rate`?",
-    ("model.layers", "6"): "`--model.layers` is not a setting. Did you mean `model.num_encoder_layers`?",
+    ("train.lr", "0.1"): "`--train.lr` is not a setting. Dragoman calls it `train.learning_rate`.",
+    (
+        "model.layers",
+        "6",
+    ): "`--model.layers` is not a setting. Dragoman calls it `model.num_encoder_layers`. The layers",
     ("train.r_drop", "0"): "`--train.r-drop` was removed together with R-Drop. Leave the flag out.",
     ("train.teachers", "a,b"): "`--train.teachers` was removed together with learning from the predictions of teachers",
     ("data.trian", "x"): "`--data.trian` is not a setting. Did you mean `data.train`?",

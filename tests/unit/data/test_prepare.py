@@ -259,10 +259,10 @@ def test_a_vocabulary_is_learnt_from_a_share_spread_over_the_corpus(
     learnt_from: list[str] = []
     original = train_tokenizers
 
-    def train(settings: TokenizerSettings, src: object, tgt: object, *, strict: bool) -> TokenizerPair:
+    def train(settings: TokenizerSettings, src: object, tgt: object) -> TokenizerPair:
         joined = list(src)  # type: ignore[call-overload]
         learnt_from.extend(line for texts in joined for line in texts.split("\n"))
-        return original(settings, joined, tgt, strict=strict)  # type: ignore[arg-type]
+        return original(settings, joined, tgt)  # type: ignore[arg-type]
 
     monkeypatch.setattr(prepare_module, "train_tokenizers", train)
     config = replace(

@@ -166,7 +166,7 @@ def test_samples_depend_on_seed_and_text_number_only(tokenizers: TokenizerPair) 
     [
         ({"beam": 4}, r"`beam` is not a setting of \[inference\]"),
         ({"beam_sise": 4}, r"Did you mean `beam_size`\?"),
-        ({"alpha": 1.0}, r"`alpha` is not a setting of \[inference\]\. It is now `length_penalty_alpha`\."),
+        ({"alpha": 1.0}, r"`alpha` is not a setting of \[inference\]\. Did you mean `length_penalty_alpha`\?"),
         ({"beam_size": 0}, r"`inference.beam_size` must be at least 1, but is 0"),
         ({"beam_size": 2, "n_best": 3}, r"`inference.n_best` must be at most `inference.beam_size` \(2\), but is 3"),
         ({"length_penalty_alpha": "high"}, r"`inference.length_penalty_alpha` must be"),

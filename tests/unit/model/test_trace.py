@@ -28,9 +28,9 @@ def test_a_model_is_built_from_a_preset_and_sizes() -> None:
     ("sizes", "error"),
     [
         ({"d_modle": 8}, "`d_modle` is not a setting of [model]. Did you mean `d_model`?"),
-        ({"d_model": "8"}, '`d_model` must be a whole number, but is "8".'),
+        ({"d_model": "8"}, '`model.d_model` must be a whole number, but is "8".'),
         ({"d_model": 9, "num_heads": 8}, "`model.d_model` must be a multiple of `model.num_heads` (8), but is 9."),
-        ({"preset": "huge"}, '`preset` must be one of tiny, small, base, big, custom, but is "huge".'),
+        ({"preset": "huge"}, '`model.preset` must be one of tiny, small, base, big, custom, but is "huge".'),
     ],
 )
 def test_sizes_that_make_no_model_are_refused(sizes: dict[str, object], error: str) -> None:

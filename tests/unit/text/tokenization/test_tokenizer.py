@@ -1,9 +1,14 @@
+import copy
+import dataclasses
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as LibraryTokenizer
@@ -12,7 +17,13 @@ from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.records import EOS_ID, UNK_ID
 from dragoman.text.tokenization.sentencepiece import PieceModel, SentencePieceTokenizer
-from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair, train_tokenizer, train_tokenizers
+from dragoman.text.tokenization.tokenizer import (
+    Tokenizer,
+    TokenizerPair,
+    train_tokenizer,
+    train_tokenizers,
+    vocabulary_notes,
+)
 
 KINDS = ["byte_bpe", "fallback_bpe", "unigram", "word"]
 SUBWORD_KINDS = KINDS[:3]
@@ -188,8 +199,8 @@ def test_pair_one_a_side(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vocabulary_too_small_is_refused(kind):
     chosen = {"byte_bpe": {}, "fallback_bpe": {"byte_fallback": True}}.get(kind, {"kind": kind})
-    with pytest.raises(ConfigError, match=r"`tokenizer.vocab_size` must be at least \d+ .* but is 4\."):
-        train_tokenizer(TokenizerSettings(vocab_size=4, **chosen), TEXTS)
+    with pytest.raises(ConfigError, match=r"`tokenizer.tgt_vocab_size` must be at least \d+ .* but is 4\."):
+        train_tokenizer(TokenizerSettings(joint=False, tgt_vocab_size=4, **chosen), TEXTS, "tgt")
 
 
 def test_a_unigram_vocabulary_without_room_for_the_characters_is_refused():
@@ -199,12 +210,49 @@ def test_a_unigram_vocabulary_without_room_for_the_characters_is_refused():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_vocabulary_larger_than_the_text_supports(kind):
+def test_a_vocabulary_is_at_most_as_large_as_its_maximum_and_the_text_allow(kind):
     chosen = {"byte_bpe": {}, "fallback_bpe": {"byte_fallback": True}}.get(kind, {"kind": kind})
-    supported = train_tokenizer(TokenizerSettings(vocab_size=9000, **chosen), TEXTS).vocab_size
-    assert supported < 500
-    with pytest.raises(ConfigError, match=f"`tokenizer.vocab_size` is 9000, but the text supports only {supported} "):
-        train_tokenizer(TokenizerSettings(vocab_size=9000, **chosen), TEXTS, strict=True)
+    few = {"byte_bpe": 264, "fallback_bpe": 300, "unigram": 280, "word": 8}[kind]
+    settings = TokenizerSettings(vocab_size=9000, tgt_vocab_size=few, joint=False, min_frequency=1, **chosen)
+    pair = train_tokenizers(settings, TEXTS, TEXTS)
+    assert few < pair.src.vocab_size < 500
+    assert pair.tgt.vocab_size == few
+    assert list(vocabulary_notes(settings, pair)) == [
+        f"the source vocabulary has {pair.src.vocab_size} entries, all that the text supports; "
+        "`tokenizer.vocab_size` is a maximum of 9,000"
+    ]
+    alone = [train_tokenizer(dataclasses.replace(settings, vocab_size=most), TEXTS) for most in (9000, few)]
+    for side, same in zip((pair.src, pair.tgt), alone, strict=True):
+        assert side.tokens(range(side.vocab_size)) == same.tokens(range(same.vocab_size))
+
+
+def test_a_joint_vocabulary_has_no_sizes_of_sides():
+    with pytest.raises(ConfigError, match=r"^`tokenizer\.tgt_vocab_size` must be 0 if `tokenizer\.joint` is true"):
+        train_tokenizers(TokenizerSettings(tgt_vocab_size=300), TEXTS, TEXTS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_may_be_in_arrays_and_texts_in_any_iterable(tokenizer_of, kind):
+    tokenizer = tokenizer_of(kind)
+    ids = tokenizer.encode(TEXTS[0])
+    for other in (tuple(ids), np.array(ids), np.array(ids, np.uint16), torch.tensor(ids), map(int, ids)):
+        assert tokenizer.detokenize(other) == TEXTS[0]
+    assert tokenizer.tokens(torch.tensor(ids)) == tokenizer.tokens(ids)
+    assert (
+        tokenizer.encode_batch(iter(TEXTS))
+        == tokenizer.encode_batch(np.array(TEXTS))
+        == list(map(tokenizer.encode, TEXTS))
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_is_copied_pickled_and_saved_by_a_path_as_text(tokenizer_of, kind, tmp_path):
+    tokenizer = tokenizer_of(kind)
+    names = tokenizer.tokens(range(tokenizer.vocab_size))
+    pair = TokenizerPair(tokenizer, tokenizer, joint=True)
+    pair.save(str(tmp_path))
+    for same in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(pair).tgt, TokenizerPair.load(str(tmp_path)).src):
+        assert (same.tokens(range(same.vocab_size)), same.encode(TEXTS[0])) == (names, tokenizer.encode(TEXTS[0]))
 
 
 def test_scripts_with_many_characters_leave_room_for_merges():

@@ -130,7 +130,7 @@ def test_heads_of_a_text_are_those_of_its_inspection(trained: Model) -> None:
         assert figure.get_suptitle().endswith("layer 2")
         assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == list(inspection.of_kind(kind).keys)
     translator = Translator.from_models([trained])
-    translator.settings = replace(translator.settings, max_extra_tokens=0, beam_size=1)
+    translator.settings = replace(translator.settings, max_extra_tokens=1, beam_size=1)
     short = visualization.plot_heads(translator, "one").axes[0]
     assert len(short.get_yticklabels()) < len(visualization.plot_heads(trained, "one").axes[0].get_yticklabels())
 

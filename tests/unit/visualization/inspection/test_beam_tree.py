@@ -53,7 +53,7 @@ def test_parents_were_kept_and_pruned_nodes_are_less_likely(trained: Model) -> N
 
 
 def test_nodes_in_the_final_beam_are_open(trained: Model) -> None:
-    settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=0, min_tokens=8)
+    settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=1, min_tokens=8)
     hypotheses, nodes = trace_search(trained, SOURCES[2], settings)
     assert not hypotheses[0].finished
     last = max(node.position for node in nodes)

@@ -47,7 +47,7 @@ def test_every_setting_has_a_keyword_and_keeps_its_value(key: str) -> None:
     ("settings", "error"),
     [
         ({"max_step": 3}, "`max_step` is not a setting. Did you mean `max_steps`?"),
-        ({"lr": 3}, "`lr` is not a setting. Did you mean `learning_rate`?"),
+        ({"lr": 3}, "`lr` is not a setting. Dragoman calls it `learning_rate`."),
         ({"qqqqqq": 3}, "`qqqqqq` is not a setting."),
         *(
             (
