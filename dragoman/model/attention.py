@@ -18,7 +18,7 @@ from dragoman.devices.checks import check_attention_inputs, check_heads, check_l
 from dragoman.errors import DataError
 
 Mask = Tensor
-"""Boolean and broadcastable to (B, H, T, S): True where a query may attend to a key."""
+"""Boolean and broadcastable to (B, H, T, S), but not (B, T, S): True where a query may attend to a key."""
 
 Cache = dict[nn.Module, tuple[Tensor, Tensor]]
 """Keys and values (B, H, positions, K) of each attention module of a decoder. A new cache is `{}`."""
@@ -37,6 +37,7 @@ def attention_weights(
     """Attention weights softmax(Q K^T / sqrt(K)) over the keys that `mask` allows (equation 1).
 
     Each row sums to 1. Masked keys get a weight of exactly 0. If a query may attend to no key, its whole row is 0.
+    Raises DataError if the mask is not a `Mask` for these scores.
     """
     scores = attention_scores(query, key)
     if mask is None:
@@ -112,7 +113,8 @@ class MultiHeadAttention(nn.Module):
             Inputs of the key and value projections (B, S, D).
         mask
             Boolean, broadcastable to (B, H, T, S), True where a query may attend to a key. This is the opposite of
-            `torch.nn.MultiheadAttention`. Without a mask every query attends to every key.
+            `torch.nn.MultiheadAttention`. Without a mask every query attends to every key. Give one mask for each
+            sentence as `mask[:, None]`, and one for each head as `mask[None]`.
         weights
             If a list is given, the attention weights (B, H, T, S) before dropout are appended to it.
         cache
@@ -127,7 +129,8 @@ class MultiHeadAttention(nn.Module):
         Raises
         ------
         DataError
-            If `mask` is not Boolean or does not broadcast, or if the shapes of the inputs do not fit.
+            If `mask` is not Boolean, does not broadcast, or has 3 dimensions that may be (B, T, S) or (H, T, S), or if
+            the shapes of the inputs do not fit.
         """
         check_attention_inputs(query, key, value, self.in_weight.size(1))
         if cache is None:

@@ -49,7 +49,7 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(settings.d_model) if settings.norm_first else nn.Identity()
 
     def forward(
-        self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
+        self, hidden: Float[Tensor, "B S D"], mask: Mask | None, weights: list[Tensor] | None = None
     ) -> Float[Tensor, "B S D"]:
         """Transform embedded sources (B, S, D) into the memory (B, S, D). `mask` broadcasts to (B, H, S, S)."""
         for layer in self.layers:
@@ -69,8 +69,8 @@ class Decoder(nn.Module):
         self,
         hidden: Float[Tensor, "B T D"],
         memory: Float[Tensor, "B S D"],
-        self_mask: Mask,
-        memory_mask: Mask,
+        self_mask: Mask | None,
+        memory_mask: Mask | None,
         weights: tuple[list[Tensor] | None, list[Tensor] | None] = (None, None),
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:

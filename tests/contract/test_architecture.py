@@ -32,25 +32,25 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (861, 10),
+    "(no package)": (866, 10),
     "bundle": (575, 5),
     "cli": (1948, 25),
     "config": (970, 6),
     "corpora": (423, 3),
     "data": (744, 6),
     "demo": (493, 4),
-    "devices": (276, 4),
-    "engines": (2451, 19),
+    "devices": (281, 4),
+    "engines": (2486, 20),
     "evaluation": (990, 7),
     "exchange": (926, 7),
     "inference": (916, 7),
     "kernels": (1190, 9),
-    "model": (552, 7),
+    "model": (554, 7),
     "serving": (2751, 25),
     "text": (4467, 34),
     "training": (2684, 20),
-    "visualization": (2338, 21),
-    "workflows": (2172, 21),
+    "visualization": (2426, 21),
+    "workflows": (2170, 21),
 }
 TORCH_FREE_FILES = (
     "inference.translator",
