@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ValidateSettings,
     )
     from dragoman.data.batch import Batch
+    from dragoman.engines.search.greedy import greedy
     from dragoman.inference.translator import Translator
     from dragoman.model.transformer import Transformer
     from dragoman.records import Details, Preserve
@@ -35,6 +36,7 @@ _MODULES = {
     "records": ("Details", "Preserve"),
     "model.transformer": ("Transformer",),
     "data.batch": ("Batch",),
+    "engines.search.greedy": ("greedy",),
     "config": (
         "DataSettings",
         "TokenizerSettings",
@@ -60,6 +62,7 @@ __all__ = [
     "Preserve",
     "Transformer",
     "Batch",
+    "greedy",
     "DataSettings",
     "TokenizerSettings",
     "ModelSettings",
