@@ -278,7 +278,9 @@ def test_every_command_of_a_page_runs(page: Path, base: Path, tmp_path: Path) ->
 
 def test_every_cell_about_masks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """The cells of this page share a session."""
-    cells = blocks_of((DOCS / "how-to" / "use-your-own-masks.md").read_text(encoding="utf-8"), "python")
+    pages = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    assert "use-your-own-masks.md" in pages
+    cells = blocks_of(pages["use-your-own-masks.md"], "python")
     session: dict[str, object] = {}
     for cell in cells:
         exec(compile(cell, "use-your-own-masks.md", "exec"), session)

@@ -13,11 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-import dragoman
 from dragoman import visualization
 from dragoman.bundle import Model
 from dragoman.config import PRESETS, ModelSettings, TrainSettings
-from dragoman.data.batch import Batch
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
 from dragoman.model.embedding import sinusoidal_positions
@@ -135,73 +133,6 @@ def test_heads_of_a_text_are_those_of_its_inspection(trained: Model) -> None:
     translator.settings = replace(translator.settings, max_extra_tokens=0, beam_size=1)
     short = visualization.plot_heads(translator, "one").axes[0]
     assert len(short.get_yticklabels()) < len(visualization.plot_heads(trained, "one").axes[0].get_yticklabels())
-
-
-def test_heads_of_a_folder_and_of_ids_without_a_translator(trained: Model, tmp_path: Path) -> None:
-    model, tokenizers = trained.transformer, trained.tokenizers
-    trained.save(tmp_path / "model")
-    of_text, of_folder = (visualization.plot_heads(each, "one two", 1) for each in (trained, tmp_path / "model"))
-    np.testing.assert_array_equal(image_of(of_folder.axes[0]), image_of(of_text.axes[0]))
-    rows = [tokenizers.src.encode(text) for text in ("one two", "three")]
-    batch = Batch.from_ids(rows, [[7, 8], [9]])
-    for kind in KIND_NAMES:
-        expected = getattr(model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input), kind)[0]
-        figure = visualization.plot_heads(model, batch, layer=1, kind=kind)
-        assert figure.get_suptitle() == of_text.get_suptitle() if kind == "cross" else "self-attention, layer 1"
-        np.testing.assert_allclose(image_of(figure.axes[1]), expected[0, 1].detach(), atol=0.002)
-    labels = [text.get_text() for text in visualization.plot_heads(model, batch).axes[0].get_yticklabels()]
-    assert labels == ["<s>", "7", "8"]
-    second = visualization.plot_heads(model, batch.part(1, 2)).axes[0]
-    assert [text.get_text() for text in second.get_xticklabels()] == [*map(str, rows[1]), "</s>"]
-    written = visualization.plot_heads(model, rows[0]).axes[0].get_yticklabels()
-    [target] = dragoman.greedy(model, Batch.from_ids(rows[:1]), 2 * len(rows[0]) + 2)
-    assert [text.get_text() for text in written] == ["<s>", *map(str, target)]
-
-
-@pytest.mark.parametrize(
-    ("shape", "kind"),
-    [
-        ((2, 3), list),
-        ((1, 2, 3), torch.float32),
-        ((4, 2, 3), np.float16),
-        ((1, 4, 2, 3), torch.bfloat16),
-        ((12, 12), torch.float16),
-        ((1, 2, 30, 40), np.float16),
-    ],
-)
-def test_weights_of_any_kind_are_plotted_with_numbers_where_they_fit(shape: tuple[int, ...], kind: Any) -> None:
-    assert "plot_weights" in visualization.__all__
-    values = torch.rand(shape, generator=torch.Generator().manual_seed(1))
-    given: Any = values.tolist() if kind is list else values.numpy().astype(np.float16)
-    if isinstance(kind, torch.dtype):
-        given = values.clone().to(kind).requires_grad_()
-    queries, keys = ([f"{side}{place}" for place in range(shape[at])] for side, at in (("q", -2), ("k", -1)))
-    figure = visualization.plot_weights(given, queries, keys)
-    heads = values.reshape(-1, *shape[-2:])
-    panels = [axes for axes in figure.axes if axes.images][: len(heads)]
-    for axes, head in zip(panels, heads, strict=True):
-        np.testing.assert_allclose(image_of(axes), head, atol=0.005)
-        written = [text.get_text() for text in axes.texts]
-        if heads.shape[-1] < 30:
-            assert [float(text) for text in written] == pytest.approx(head.flatten().tolist(), abs=0.011)
-        else:
-            assert written == []
-    figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in panels[0].texts]
-    assert not any(first.overlaps(second) for first, second in pairwise(boxes)), "numbers are readable"
-    assert [text.get_text() for text in panels[0].get_yticklabels()][:2] == queries[:2]
-
-
-def test_weights_without_labels_have_positions_and_labels_must_fit() -> None:
-    assert "plot_weights" in visualization.__all__
-    axes = visualization.plot_weights([[0.0, 1.0]]).axes[0]
-    assert [text.get_text() for text in (*axes.get_yticklabels(), *axes.get_xticklabels())] == ["0", "0", "1"]
-    with pytest.raises(
-        ConfigError, match=r"^`weights` must have the shape 1 x 3 \(`queries` x `keys`\), but has 1 x 2\.$"
-    ):
-        visualization.plot_weights([[0.0, 1.0]], ["q"], ["a", "b", "c"])
-    with pytest.raises(ConfigError, match=r"has 2 x 4 x 3 x 3\. Choose one layer and one sentence: `weights\[0\]`\.$"):
-        visualization.plot_weights(np.zeros((2, 4, 3, 3)))
 
 
 def test_lengths_of_a_corpus(tmp_path: Path) -> None:
