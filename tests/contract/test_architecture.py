@@ -49,7 +49,7 @@ SIZES = {
     "serving": (2751, 25),
     "text": (4467, 34),
     "training": (2684, 20),
-    "visualization": (2426, 21),
+    "visualization": (2428, 21),
     "workflows": (2170, 21),
 }
 TORCH_FREE_FILES = (

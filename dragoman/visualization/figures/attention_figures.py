@@ -18,7 +18,7 @@ from dragoman.bundle import Model
 from dragoman.data.batch import Batch
 from dragoman.display import shape_text
 from dragoman.engines.search.greedy import greedy, without_dropout
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.inference.translator import Translator
 from dragoman.model.attention import causal_mask, padding_mask
 from dragoman.model.transformer import Transformer
@@ -91,12 +91,14 @@ def plot_heads(
 
 def _observe_ids(model: Transformer, ids: object) -> tuple[PackedAttention, ...]:
     """All weights of one sentence, whose tokens are called by their ids. Without a target, the model writes one."""
-    if not isinstance(ids, Batch):
-        row = check_sequence("text", ids, "a list of ids or a `dragoman.Batch`, as a model without tokenizers needs it")
-        ids = Batch.from_ids([[check_count("text", one, 0) for one in row]])
-    if not len(ids.src_ids):
+    expected = "a list of ids or a `dragoman.Batch`, or a text for a translator"
+    try:
+        batch = ids if isinstance(ids, Batch) else Batch.from_ids([check_sequence("text", ids, expected)])
+    except DataError:
+        raise wrong_type("text", expected, ids) from None
+    if not len(batch.src_ids):
         raise ConfigError("`text` must have at least one sentence, but is an empty batch.")
-    batch = ids.part(0, 1).to(model.device)
+    batch = batch.part(0, 1).to(model.device)
     src, tgt = batch.src_ids[0, :-1].tolist(), batch.decoder_input[0, 1:].tolist()
     tgt = tgt or greedy(model, batch, 2 * len(src) + 2)[0]
     batch = pair_batch([src], tgt, model.device)

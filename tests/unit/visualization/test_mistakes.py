@@ -164,7 +164,9 @@ def test_ensembles_and_other_engines_are_refused_with_the_way_out(trained: Model
         assert svg_of(draw(in_memory)) == svg_of(draw(ensemble.models[1]))
     with pytest.raises(ConfigError, match="`src_vocab_size` is a size of the model already, but 9 is given"):
         visualization.plot_transformer(trained.transformer, 9)
-    with pytest.raises(ConfigError, match=r"`text` must be a list of ids or a `dragoman\.Batch`, as a model"):
+    with pytest.raises(
+        ConfigError, match=r"`text` must be a list of ids or a `dragoman\.Batch`, or a text for a translator, but"
+    ):
         visualization.plot_heads(trained.transformer, "one")
     with pytest.raises(ConfigError, match="`model` must be a translator"):
         visualization.plot_next_token(Transformer.build(5, 5, "tiny"), "one")
