@@ -26,7 +26,7 @@ def decode_by_hand(model: Transformer, batch: dragoman.Batch, num_tokens: int) -
     return [row[: row.index(EOS_ID)] if EOS_ID in row else row for row in rows]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.sampled_from(sorted(MODELS)),
     st.lists(st.lists(st.integers(3, VOCAB_SIZE - 1), max_size=8), min_size=1, max_size=4),

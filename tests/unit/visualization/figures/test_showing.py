@@ -56,7 +56,7 @@ plt.close("all")
 print("one")
 plot_attention(settings).show()
 plt.close("all")
-figures = [weakref.ref(plot_attention(settings)) for _ in range(17)]
+figures = [weakref.ref(plot_attention(settings)) for _ in range(16)]
 own = plt.figure()
 gc.collect()
 print(sum(each() is not None for each in figures), "wait")
