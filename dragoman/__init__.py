@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ValidateSettings,
     )
     from dragoman.data.batch import Batch
+    from dragoman.engines.search.greedy import greedy
     from dragoman.inference.preservation import translate_html, translate_srt, translate_xml
     from dragoman.inference.translator import Translator
     from dragoman.model.transformer import Transformer
@@ -38,6 +39,7 @@ _MODULES = {
     "records": ("Details", "Preserve"),
     "model.transformer": ("Transformer",),
     "data.batch": ("Batch",),
+    "engines.search.greedy": ("greedy",),
     "config": (
         "DataSettings",
         "TokenizerSettings",
@@ -66,6 +68,7 @@ __all__ = [
     "translate_srt",
     "Transformer",
     "Batch",
+    "greedy",
     "DataSettings",
     "TokenizerSettings",
     "ModelSettings",

@@ -25,6 +25,11 @@ def ipython_shell() -> Any:
     return None if ipython is None else ipython.get_ipython()
 
 
+def is_notebook() -> bool:
+    """Whether this code runs in a Jupyter kernel, which can display HTML."""
+    return hasattr(ipython_shell(), "kernel")
+
+
 def json_text(content: Any) -> str:
     """JSON on one line. A number that is not finite becomes null, because JSON has none of them."""
     try:

@@ -45,6 +45,7 @@ def drawings(run: Path, folder: Path) -> dict[str, Callable[[], Figure]]:
         "plot_next_token": partial(pictures.plot_next_token, translator, _TEXT, 3),
         "plot_beam_tree": partial(pictures.plot_beam_tree, translator, _TEXT, 3),
         "plot_heads": partial(pictures.plot_heads, translator, _TEXT),
+        "plot_weights": partial(pictures.plot_weights, *_first_heads(translator)[1:]),
         "plot_untrained_and_trained": partial(pictures.plot_untrained_and_trained, *_first_heads(translator)),
         "plot_encodings": partial(pictures.plot_encodings, 60, 64),
         "plot_encoding_curves": pictures.plot_encoding_curves,

@@ -111,12 +111,20 @@ def check_attention_inputs(query: object, key: object, value: object, d_model: i
 
 
 def check_mask(mask: object, scores: Sequence[int]) -> None:
-    """Raise DataError unless a mask is Boolean and broadcasts to the shape (B, H, T, S) of the scores."""
+    """Raise DataError unless a mask is Boolean and broadcasts to the shape (B, H, T, S) of the scores.
+
+    A mask (B, T, S) or (H, T, S) is refused. If B equals H, nobody can tell which of the two it is.
+    """
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         convert = " Convert an additive mask with `mask == 0`." if isinstance(mask, Tensor) else ""
         raise DataError(
             "`mask` must be a bool tensor, True where a query may attend to a key, "
             f"but is {describe_value(mask)}.{convert}"
+        )
+    if mask.dim() == 3 and len(scores) == 4 and mask.size(0) > 1 and mask.size(0) in scores[:2]:
+        raise DataError(
+            f"`mask` must have 2 or 4 dimensions, but is {describe_value(mask)}. Use `mask[:, None]` if it has one "
+            "mask for each sentence, or `mask[None]` if it has one for each head."
         )
     sizes = zip(reversed(mask.shape), reversed(scores), strict=False)
     if mask.dim() > len(scores) or any(own not in (1, size) for own, size in sizes):

@@ -18,7 +18,7 @@ from dragoman.devices.checks import check_attention_inputs, check_heads, check_l
 from dragoman.errors import DataError
 
 Mask = Tensor
-"""Boolean and broadcastable to (B, H, T, S): True where a query may attend to a key."""
+"""Boolean and broadcastable to (B, H, T, S), but not (B, T, S): True where a query may attend to a key."""
 
 Cache = dict[nn.Module, tuple[Tensor, Tensor]]
 """Keys and values (B, H, positions, K) of each attention module of a decoder. A new cache is `{}`."""
@@ -73,7 +73,8 @@ def attention_weights(
     Raises
     ------
     DataError
-        If the mask is not Boolean or does not broadcast, or if queries and keys have different widths.
+        If the mask is not Boolean, does not broadcast, or could be per sentence or per head. Or if queries and keys have
+        different widths.
     """
     scores = attention_scores(query, key)
     if mask is None:
@@ -149,7 +150,8 @@ class MultiHeadAttention(nn.Module):
             Inputs of the key and value projections (B, S, D).
         mask
             Boolean, broadcastable to (B, H, T, S), True where a query may attend to a key. This is the opposite of
-            `torch.nn.MultiheadAttention`. Without a mask every query attends to every key.
+            `torch.nn.MultiheadAttention`. Without a mask every query attends to every key. Give one mask for each
+            sentence as `mask[:, None]`, and one for each head as `mask[None]`.
         weights
             If a list is given, the attention weights (B, H, T, S) before dropout are appended to it.
         cache
@@ -164,7 +166,8 @@ class MultiHeadAttention(nn.Module):
         Raises
         ------
         DataError
-            If `mask` is not Boolean or does not broadcast, or if the shapes of the inputs do not fit.
+            If `mask` is not Boolean, does not broadcast, or has 3 dimensions that may be (B, T, S) or (H, T, S), or if
+            the shapes of the inputs do not fit.
         """
         check_attention_inputs(query, key, value, self.in_weight.size(1))
         if cache is None:

@@ -154,7 +154,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = _residual(settings)
 
     def forward(
-        self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
+        self, hidden: Float[Tensor, "B S D"], mask: Mask | None, weights: list[Tensor] | None = None
     ) -> Float[Tensor, "B S D"]:
         """Transform source positions.
 
@@ -198,8 +198,8 @@ class DecoderLayer(nn.Module):
         self,
         hidden: Float[Tensor, "B T D"],
         memory: Float[Tensor, "B S D"],
-        self_mask: Mask,
-        memory_mask: Mask,
+        self_mask: Mask | None,
+        memory_mask: Mask | None,
         weights: tuple[list[Tensor] | None, list[Tensor] | None] = (None, None),
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:

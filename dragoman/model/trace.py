@@ -35,6 +35,12 @@ class TracedBatch(Protocol):
         """Input of the decoder (B, T): bos, then the target tokens."""
 
 
+def check_batch(batch: object) -> None:
+    """Raise DataError unless this is a batch."""
+    if not isinstance(batch, TracedBatch):
+        raise DataError(f"`batch` must be a `dragoman.Batch`, but is {describe_value(batch)}. Use `Batch.from_ids`.")
+
+
 class Trace(dict[str, Tensor]):
     """The intermediate tensors of a forward pass by name, in the order of computation."""
 
@@ -54,8 +60,7 @@ class Trace(dict[str, Tensor]):
 @torch.no_grad()
 def trace_modules(model: nn.Module, batch: TracedBatch) -> Trace:
     """Run `model` on the batch and record the outputs of its modules. Use `Transformer.trace`."""
-    if not isinstance(batch, TracedBatch):
-        raise DataError(f"`batch` must be a `dragoman.Batch`, but is {describe_value(batch)}. Use `Batch.from_ids`.")
+    check_batch(batch)
     tensors = Trace()
     names = {module: name for name, module in model.named_modules() if name}
 

@@ -66,7 +66,7 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(settings.d_model) if settings.norm_first else nn.Identity()
 
     def forward(
-        self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
+        self, hidden: Float[Tensor, "B S D"], mask: Mask | None, weights: list[Tensor] | None = None
     ) -> Float[Tensor, "B S D"]:
         """Transform embedded sources into the memory.
 
@@ -105,8 +105,8 @@ class Decoder(nn.Module):
         self,
         hidden: Float[Tensor, "B T D"],
         memory: Float[Tensor, "B S D"],
-        self_mask: Mask,
-        memory_mask: Mask,
+        self_mask: Mask | None,
+        memory_mask: Mask | None,
         weights: tuple[list[Tensor] | None, list[Tensor] | None] = (None, None),
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:

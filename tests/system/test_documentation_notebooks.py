@@ -25,3 +25,22 @@ def test_the_notebook_is_the_page_with_outputs(page: Path) -> None:
     assert outputs, advice
     assert {output["output_type"] for output in outputs} <= {"execute_result", "display_data", "stream"}
     assert path.stat().st_size <= notebooks.LARGEST_BYTES
+
+
+ASSERTED = (
+    "`super().__init__()` left out",
+    "`forward` without `return`",
+    "Query and key swapped",
+    "`x + norm(sublayer(x))` called post-norm",
+    '"Layer norm and attention are linear"',
+)
+
+
+def test_a_mistake_has_its_correct_form_and_the_new_ones_assert_what_happens() -> None:
+    page = (notebooks.ROOT / "docs" / "guide" / "14_mistakes.md").read_text(encoding="utf-8")
+    _, *sections = page.split("\n## ")
+    *titles, _ = (section.partition("\n")[0] for section in sections)
+    assert set(ASSERTED) <= set(titles)
+    for title, section in zip(titles, sections, strict=False):
+        assert "**Fix:**" in section, title
+        assert title not in ASSERTED or "\nassert " in section, title

@@ -75,6 +75,25 @@ CELLS = {
             pathlib.Path("early", part).rename(f"without {part}")
         dragoman.Run("early")""",
     "heads": 'dragoman.visualization.plot_heads(translator, "Where is the station?", layer=1, kind="cross")',
+    "loop": """
+        from dragoman.visualization import plot_heads
+        for layer in (1, 2):
+            print(layer)
+            plot_heads(translator, "Good morning.", layer=layer)""",
+    "loop with show": """
+        import matplotlib.pyplot as plt
+        for layer in (1, 2):
+            print(layer)
+            dragoman.visualization.plot_encodings(4, 4)
+            plt.show()""",
+    "show": """
+        plot_heads(run, "Good morning.").show()
+        print("after")""",
+    "changed": """
+        figure = plot_heads(model, batch)
+        figure.suptitle("mine")
+        figure""",
+    "nothing is left": "plt.get_fignums()",
     "inspect": 'dragoman.inspect(translator, "Where is the station?")',
     "report": "run.report",
     "scores": 'dragoman.evaluate(translator, "text.en", "text.de", beam_size=1)',
@@ -98,7 +117,9 @@ def outputs(folder: Path) -> dict[str, list[Any]]:
     """The outputs of each cell."""
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(dedent(cell).strip()) for cell in CELLS.values()]
-    notebook.cells[-1].metadata["tags"] = ["raises-exception"]
+    for name, cell in zip(CELLS, notebook.cells, strict=True):
+        if name in ("show", "changed", "mistake"):  # tests look at all of their outputs
+            cell.metadata["tags"] = ["raises-exception"]
     NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(folder)}}).execute()
     return {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
 
@@ -161,11 +182,28 @@ def test_training_updates_one_display_with_its_figures_and_curve(outputs: dict[s
     assert live.data["text/plain"].startswith("Stopped: train.max_steps = 4 reached.")
 
 
-@pytest.mark.parametrize("name", ["diagram", "mask", "curves", "heads"])
-def test_a_figure_displays_itself(outputs: dict[str, list[Any]], name: str) -> None:
-    (result,) = (output for output in outputs[name] if output.output_type == "execute_result")
+@pytest.mark.parametrize("name", ["diagram", "mask", "curves", "heads", "changed"])
+def test_a_figure_displays_itself_once(outputs: dict[str, list[Any]], name: str) -> None:
+    (result,) = outputs[name]
+    assert result.output_type == "execute_result"
     data = b64decode(result.data["image/png"])
     assert int.from_bytes(data[16:20]) == pytest.approx(2 * result.metadata["image/png"]["width"], abs=1), "sharp"
+
+
+def kinds_of(outputs: list[Any]) -> str:
+    """What a cell prints, and the types of what it shows, in their order."""
+    kinds = [
+        output.text if output.output_type == "stream" else next(key for key in output.data if key != "text/plain")
+        for output in outputs
+    ]
+    return " ".join(" ".join(kinds).split())
+
+
+def test_figures_of_a_cell_are_shown_as_those_of_matplotlib(outputs: dict[str, list[Any]]) -> None:
+    assert kinds_of(outputs["loop"]) == "1 2 image/png image/png"
+    assert kinds_of(outputs["loop with show"]) == "1 image/png 2 image/png"
+    assert shown(outputs["nothing is left"])["text/plain"] == "[]"
+    assert kinds_of(outputs["show"]) == "image/png after"
 
 
 def test_a_text_gives_a_text_and_a_mistake_is_one_line(outputs: dict[str, list[Any]]) -> None:

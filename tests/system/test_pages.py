@@ -277,6 +277,17 @@ def test_every_command_of_a_page_runs(page: Path, base: Path, tmp_path: Path) ->
     run_page(page, place)
 
 
+def test_every_cell_about_masks_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The cells of this page share a session."""
+    pages = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    assert "use-your-own-masks.md" in pages
+    cells = blocks_of(pages["use-your-own-masks.md"], "python")
+    session: dict[str, object] = {}
+    for cell in cells:
+        exec(compile(cell, "use-your-own-masks.md", "exec"), session)
+    assert "Use `mask[:, None]` if it has one mask for each sentence" in capsys.readouterr().out
+
+
 def test_every_verb_is_on_a_page() -> None:
     text = (DOCS / "reference" / "command-line.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\$ dragoman ([a-z-]+)", text, re.MULTILINE)) == set(VERBS)

@@ -5,8 +5,8 @@ from typing import get_args, get_origin, get_type_hints
 import pytest
 
 from dragoman.config import SETTINGS
-from dragoman.config.settings import TABLES
 from dragoman.config.keyword_types import InferenceKeywords, TrainKeywords, TranslateKeywords
+from dragoman.config.settings import TABLES
 from dragoman.errors import ConfigError
 from dragoman.workflows.api.keywords import overrides_of_keywords
 from tools.keyword_types import TARGET, source

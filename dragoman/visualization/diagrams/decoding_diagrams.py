@@ -59,13 +59,14 @@ def plot_next_token(model: AnyArchitecture, text: str | None = None, position: i
     --------
     >>> plot_next_token(translator, "Where is the station?", position=3)
     """
+    model = model if text is None else model_of(model, "model")
     one = architecture_of(model)
     position = check_count("position", position)
     seen: ObservedTranslation | None = None
     if text is not None:
         from dragoman.visualization.inspection.inspector import observe_translation
 
-        seen = observe_translation(model_of(model, "model"), check_text("text", text))
+        seen = observe_translation(model_of(model), check_text("text", text))
         most = len(seen.tgt.ids) + seen.finished
         if position > most:
             raise ConfigError(f"`position` must be at most {most}, the tokens of this translation, but is {position}.")

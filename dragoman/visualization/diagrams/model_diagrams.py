@@ -1,14 +1,16 @@
 """Diagrams of the whole model, of its stacks, and of one layer with its sublayers."""
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from matplotlib.figure import Figure
 
-from dragoman.bundle import Model
+from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.display import shape_text
@@ -102,21 +104,22 @@ def transformer_of(model: object) -> "Transformer":
 
     if isinstance(model, Transformer):
         return model
-    if not isinstance(model, Translator | Model):
-        expected = "a Transformer, a translator or ModelSettings"
-        raise wrong_type("model", expected, model, "Load a translator with `dragoman.load`.")
-    return model_of(model, "model").transformer
+    return model_of(model, "model", "a Transformer, a translator or ModelSettings").transformer
 
 
-def model_of(translator: object, name: str = "translator") -> "Model":
-    """The model of a translator, with its tokenizers, and with the translator's settings of the search.
+def model_of(translator: object, name: str = "translator", expected: str = "a translator") -> "Model":
+    """The model of a translator, of a run or in a folder, with its tokenizers and the settings of the search.
 
-    An ensemble has several models, of which the caller chooses one.
+    An ensemble has several models, of which the caller chooses one. `expected` is for the error about another type.
     """
+    if isinstance(translator, os.PathLike) and hasattr(translator, "translator"):
+        translator = translator.translator()  # a run keeps its translator, so that it is loaded once
+    if isinstance(translator, str | os.PathLike):
+        translator = Model.load(resolve_model_folder(Path(translator)))
     if isinstance(translator, Model):
         return translator
     if not isinstance(translator, Translator):
-        raise wrong_type(name, "a translator", translator, "Load one with `dragoman.load`.")
+        raise wrong_type(name, expected, translator, "Load a translator with `dragoman.load`.")
     models = translator.models
     if len(models) > 1:
         raise ConfigError(f"`{name}` is an ensemble of {len(models)} models. Give one, such as `{name}.models[0]`.")

@@ -1,6 +1,7 @@
 """Figures of attention: masks, the heads of a layer, and one head before and after training."""
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,15 +15,18 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dragoman.bundle import Model
+from dragoman.data.batch import Batch
 from dragoman.display import shape_text
-from dragoman.errors import ConfigError
+from dragoman.engines.search.greedy import greedy, without_dropout
+from dragoman.errors import ConfigError, DataError
 from dragoman.inference.translator import Translator
 from dragoman.model.attention import causal_mask, padding_mask
-from dragoman.visualization.arguments import check_choice, check_count, check_text, check_tokens, wrong_type
-from dragoman.visualization.diagrams.model_diagrams import model_of
-from dragoman.visualization.figures.figure import SEQUENTIAL, Labels, label_axis, new_figure, readable_labels
-from dragoman.visualization.inspection.attributions import collect_weights, decode_weights
-from dragoman.visualization.inspection.inspection import KIND_NAMES, AttentionKind, Inspection
+from dragoman.model.transformer import Transformer
+from dragoman.visualization.arguments import check_choice, check_count, check_sequence, check_tokens, wrong_type
+from dragoman.visualization.diagrams.model_diagrams import model_of, transformer_of
+from dragoman.visualization.figures.figure import Labels, label_axis, new_figure, readable_labels, write_numbers
+from dragoman.visualization.inspection.attributions import collect_weights, decode_weights, pair_batch
+from dragoman.visualization.inspection.inspection import KIND_NAMES, AttentionKind, Inspection, PackedAttention
 from dragoman.visualization.inspection.inspector import observe_translation
 
 _MOST_ACROSS = 4
@@ -30,7 +34,10 @@ _WIDEST_INCHES = 20.0
 
 
 def plot_heads(
-    translator: Translator | Model | Inspection, text: str = "", layer: int | None = None, kind: AttentionKind = "cross"
+    translator: "Translator | Model | Transformer | Inspection | str | os.PathLike[str]",
+    text: str | Batch | Sequence[int] = "",
+    layer: int | None = None,
+    kind: AttentionKind = "cross",
 ) -> Figure:
     """Translate a text, and plot the attention weights of all heads of one layer.
 
@@ -38,10 +45,12 @@ def plot_heads(
 
     Parameters
     ----------
-    translator : Translator, Model or Inspection
-        The model, or a translation that `dragoman.inspect` has inspected.
-    text : str
-        The text to translate, if `translator` is no inspection.
+    translator : Translator, Run, Model, Transformer, Inspection, str or Path
+        The model, the folder of one, or a translation that `dragoman.inspect` has inspected.
+    text : str, Batch or sequence of int
+        The text to translate, if `translator` is no inspection. A Transformer has no tokenizer, and takes source ids
+        without control ids, or a `Batch`. A batch is not translated if it has targets. Its first sentence is plotted:
+        ``batch.part(2, 3)`` has the third one.
     layer : int, optional
         Number of the layer, counted from 1 as on the inspection page. The default is the last layer.
     kind : {"cross", "encoder_self", "decoder_self"}
@@ -56,38 +65,121 @@ def plot_heads(
     ConfigError
         If `translator` is something else or an ensemble, or if the model has no such layer.
     DataError
-        If the text is empty or too long.
+        If the text is empty or too long, or if ids do not fit the model.
+    ModelError
+        If a folder has no model.
 
     Examples
     --------
     >>> plot_heads(translator, "Where is the station?", layer=2)
+    >>> plot_heads(model, Batch.from_ids([[4, 5, 6]], [[7, 8]]))
     """
     check_choice("kind", kind, KIND_NAMES)
     if isinstance(translator, Inspection):
         weights = translator.weights
-    else:
-        seen = observe_translation(model_of(translator), check_text("text", text))
+    elif isinstance(text, str) and not isinstance(translator, Transformer):
+        seen = observe_translation(model_of(translator), text)
         weights = collect_weights(seen.attention, seen.src.tokens, seen.tgt.tokens)
+    else:
+        weights = _observe_ids(transformer_of(translator), text)
     one = next(each for each in weights if each.kind == kind)
     number = one.num_layers if layer is None else check_count("layer", layer, 1, one.num_layers)
     heads = decode_weights(one)[number - 1]
-    rows, columns = readable_labels(one.queries), readable_labels(one.keys)
-    inches = side_inches(len(one.keys), 2.4, 14.0), side_inches(len(one.queries), 2.4, 10.0)
-    across = min(_MOST_ACROSS, len(heads), int(_WIDEST_INCHES / inches[0]))
+    titles = ["mean of the heads"] if one.mean_only else ()
+    return _plot_panels(heads, (one.queries, one.keys), titles, f"{KIND_NAMES[kind].capitalize()}, layer {number}")
+
+
+def _observe_ids(model: Transformer, ids: object) -> tuple[PackedAttention, ...]:
+    """All weights of one sentence, whose tokens are called by their ids. Without a target, the model writes one."""
+    expected = "a list of ids or a `dragoman.Batch`, or a text for a translator"
+    try:
+        batch = ids if isinstance(ids, Batch) else Batch.from_ids([check_sequence("text", ids, expected)])
+    except DataError:
+        raise wrong_type("text", expected, ids) from None
+    if not len(batch.src_ids):
+        raise ConfigError("`text` must have at least one sentence, but is an empty batch.")
+    batch = batch.part(0, 1).to(model.device)
+    src, tgt = batch.src_ids[0, :-1].tolist(), batch.decoder_input[0, 1:].tolist()
+    tgt = tgt or greedy(model, batch, 2 * len(src) + 2)[0]
+    batch = pair_batch([src], tgt, model.device)
+    with without_dropout(model):
+        attention = model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input)
+    return collect_weights(attention, [*map(str, src)], [*map(str, tgt)])
+
+
+def plot_weights(weights: ArrayLike, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None) -> Figure:
+    """Plot attention weights, one panel for each head, with numbers in the cells where they fit.
+
+    Parameters
+    ----------
+    weights : array_like
+        Weights from 0 to 1 of a model, a layer or a formula, of shape (queries, keys), (heads, queries, keys) or
+        (1, heads, queries, keys): a NumPy array, a tensor or a list.
+    queries : sequence of str, optional
+        Labels of the rows. The default are the positions from 0.
+    keys : sequence of str, optional
+        Labels of the columns.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        If the weights are no numbers from 0 to 1, have another shape, or do not match the numbers of labels.
+
+    Examples
+    --------
+    >>> plot_weights([[0.9, 0.1], [0.4, 0.6]], ["I", "sleep"], ["ich", "schlafe"])
+    >>> plot_weights(model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross[0][:1])
+    """
+    found = _check_weights("weights", weights)
+    if not found.size or (found.ndim not in (2, 3) and (found.ndim, len(found)) != (4, 1)):
+        raise ConfigError(
+            "`weights` must have the shape (queries, keys), (heads, queries, keys) or (1, heads, queries, keys), "
+            f"but has {shape_text(found.shape) or 'a single number'}. Choose one layer and one sentence: `weights[0]`."
+        )
+    heads = found.reshape(-1, *found.shape[-2:])
+    labels = [
+        [*map(str, range(count))] if given is None else given
+        for given, count in zip((queries, keys), heads.shape[1:], strict=True)
+    ]
+    _check_weights("weights", heads[0], *labels)
+    return _plot_panels(heads, labels, [""] if found.ndim == 2 else (), numbers=True)
+
+
+# Width and height that a number needs, and the longest side of weights that get enough space for their numbers.
+_NUMBER_INCHES, _MOST_NUMBERS = np.array((0.26, 0.14)), 12
+
+
+def _plot_panels(
+    heads: NDArray[Any], labels: Sequence[Sequence[str]], titles: Sequence[str], title: str = "", numbers: bool = False
+) -> Figure:
+    """Plot weights (heads, queries, keys), one panel for each head. `labels` are those of queries and keys."""
+    titles = titles or [f"head {number}" for number in range(1, len(heads) + 1)]
+    rows, columns = map(readable_labels, labels)
+    spread = 2 if numbers and max(heads.shape[1:]) <= _MOST_NUMBERS else 1
+    high, wide = (side_inches(spread * len(each), 2.4, most) for each, most in zip(labels, (10.0, 14.0), strict=True))
+    across = min(_MOST_ACROSS, len(heads), int(_WIDEST_INCHES / wide))
     down = math.ceil(len(heads) / across)
-    with new_figure(across * inches[0] + 0.6, down * inches[1] + 0.4, down, across) as (figure, axes):
-        for index, (place, head) in enumerate(zip(axes, heads, strict=False)):
-            title = "mean of the heads" if one.mean_only else f"head {index + 1}"
-            image = draw_weights(place, head, (rows, columns), title, inches)
-            place.set_aspect("auto")
+    with new_figure(across * wide + 0.6, down * high + 0.4, down, across) as (figure, axes):
+        for place, head, name in zip(axes, heads, titles, strict=False):
+            image = draw_weights(place, head, (rows, columns), name, (wide, high))
         for place in axes[len(heads) :]:
             place.set_axis_off()
         width, height = figure.get_size_inches()
         bar = min(4.0, 0.7 * height)  # inches; matplotlib makes it 20 times as long as wide
         figure.colorbar(image, ax=axes, label="weight", shrink=bar / height, fraction=min(0.15, 0.5 / width))
-        figure.suptitle(f"{KIND_NAMES[one.kind].capitalize()}, layer {number}")
+        figure.suptitle(title)
         if note := rows.note or columns.note:
             figure.supxlabel(note, fontsize=8)
+        if numbers:
+            figure.draw_without_rendering()
+            cell = axes[0].get_window_extent().size / figure.dpi / heads.shape[:0:-1]  # type: ignore[operator]
+            if (cell >= _NUMBER_INCHES).all():
+                for place, head in zip(axes, heads, strict=False):
+                    write_numbers(place, head, digits=2)
     return figure
 
 
@@ -114,27 +206,21 @@ def plot_untrained_and_trained(
     ConfigError
         If the weights are no numbers from 0 to 1, or if the numbers of labels do not match them.
     """
-    shape = len(check_tokens("queries", queries)), len(check_tokens("keys", keys))
-    both = [_check_weights(name, each, shape) for name, each in (("untrained", untrained), ("trained", trained))]
-    rows, columns = readable_labels(queries), readable_labels(keys)
-    side = min(4.6, 1.2 + 0.28 * max(len(queries), len(keys)))
-    with new_figure(2 * side + 0.8, side, columns=2) as (figure, axes):
-        for place, weights, title in zip(axes, both, ("Untrained", "Trained"), strict=True):
-            image = draw_weights(place, weights, (rows, columns), title, (side, side))
-        axes[0].set_ylabel("query")
-        figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
-        note = rows.note or columns.note
-        figure.supxlabel("key" + (f"\n{note}" if note else ""), fontsize=8)
-    return figure
+    both = [_check_weights("untrained", untrained, queries, keys), _check_weights("trained", trained, queries, keys)]
+    return _plot_panels(np.stack(both), (queries, keys), ("Untrained", "Trained"), numbers=True)
 
 
-def _check_weights(name: str, weights: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """The weights as an array of this shape, with numbers from 0 to 1."""
+def _check_weights(name: str, weights: ArrayLike, *labels: Sequence[str]) -> NDArray[np.float64]:
+    """The weights as an array with numbers from 0 to 1. With labels of queries and keys, it has their shape."""
     try:
+        if isinstance(weights, Tensor):  # on any device, in any precision, and also in training
+            weights = weights.detach().cpu().double().numpy()
         found = np.asarray(weights, dtype=float)
-    except (TypeError, ValueError):
-        raise wrong_type(name, "a table of numbers from 0 to 1", weights) from None
-    if found.shape != shape:
+    except (TypeError, ValueError, RuntimeError):
+        advice = "Choose one layer: `weights[0]`." if isinstance(weights, list | tuple) else ""
+        raise wrong_type(name, "a table of numbers from 0 to 1", weights, advice) from None
+    shape = tuple(len(check_tokens(side, each)) for side, each in zip(("queries", "keys"), labels, strict=False))
+    if shape and found.shape != shape:
         text = shape_text(found.shape) or "a single number"
         raise ConfigError(f"`{name}` must have the shape {shape_text(shape)} (`queries` x `keys`), but has {text}.")
     if not ((found >= 0) & (found <= 1 + 1e-6)).all():
@@ -161,7 +247,7 @@ def draw_weights(
     `inches` are the available width and height. If a side has no space for all labels, only every second or third label
     is drawn, and so on.
     """
-    image = axes.imshow(weights, cmap=SEQUENTIAL, vmin=0, vmax=1)
+    image = axes.imshow(weights, vmin=0, vmax=1, aspect="auto")
     width, height = inches
     for axis, names, room, rotation in ((axes.yaxis, labels[0], height, 0.0), (axes.xaxis, labels[1], width, 90.0)):
         points = 72 * max(0.5, room - _ROOM_FOR_LABELS) / max(1, len(names.texts))

@@ -1,7 +1,8 @@
 """Shared code of all figures: style, colours, labels, new figures, and writing figures to files.
 
-Figures are created with `matplotlib.figure.Figure` instead of pyplot, so no window opens and no global registry keeps a
-figure alive.
+Figures are created without pyplot. A finished figure is then given to pyplot where a user can expect it: in a notebook,
+or if the program has imported pyplot and its backend has windows. The server and the report never do that, and no
+program imports pyplot or a GUI because of a figure.
 
 Labels may have words of any script. A character that is missing in the figure's font is looked up in all installed
 fonts. If no font has it, the word is spelled in Latin letters from the Unicode names of its characters (`は` is
@@ -12,7 +13,9 @@ explains the brackets. No label ever shows an empty box.
 import io
 import os
 import re
+import sys
 import unicodedata
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,16 +24,17 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib._pylab_helpers import Gcf
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry, FontProperties, findfont, findSystemFonts, fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from dragoman.display import ipython_shell
+from dragoman.display import ipython_shell, is_notebook
 from dragoman.files import write_file
 from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 from dragoman.visualization.arguments import check_figure_path, path_of, wrong_type
@@ -39,7 +43,7 @@ _SHARPNESS = 2
 """Pixels of a PNG per pixel of a screen without high resolution."""
 # Distinguishable with every kind of colour vision (Okabe and Ito 2008), without the bright yellow.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a51a3", "#7f7f7f")
-SEQUENTIAL, DIVERGING = "Blues", "PuOr"
+DIVERGING = "PuOr"
 _STYLE: dict[str, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -53,6 +57,7 @@ _STYLE: dict[str, Any] = {
     "ytick.color": "#444444",
     "grid.color": "#e3e3e3",
     "legend.frameon": False,
+    "image.cmap": "Blues",
     "lines.linewidth": 1.6,
     "figure.dpi": 110,
     "svg.hashsalt": "dragoman",
@@ -72,13 +77,62 @@ def drawing_style(changes: Mapping[str, Any] = {}) -> Iterator[None]:
 
 
 class NotebookFigure(Figure):
-    """matplotlib's figure, which a notebook shows without ``%matplotlib inline``."""
+    """matplotlib's figure, which a notebook shows once, in high resolution, and which pyplot can show."""
 
     # PNG and not SVG, which notebooks that are opened without being trusted do not show.
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
+        if self.canvas.manager in Gcf.get_all_fig_managers():
+            if matplotlib.is_interactive() and "inline" not in matplotlib.get_backend():
+                return None  # a window or a widget shows the figure already
+            Gcf.destroy_fig(self)  # else it would be shown again at the end of the cell
         data = png_of(self)
         width, height = (round(int.from_bytes(data[at : at + 4]) / _SHARPNESS) for at in (16, 20))
         return data, {"width": width, "height": height}
+
+    def show(self, warn: bool = True) -> None:
+        """Show the figure below the cell of a notebook, or in a window.
+
+        `matplotlib.pyplot.show()` keeps the windows of a script open. Without a GUI, warns unless `warn` is False.
+        """
+        from matplotlib import pyplot
+
+        hand_to_pyplot(self)
+        if is_notebook():
+            from IPython.display import display
+
+            display(self)  # type: ignore[no-untyped-call]
+        elif self.canvas.manager in Gcf.get_all_fig_managers():
+            super().show(warn)
+        elif warn:
+            advice = 'Write the figure to a file with `save_figure(figure, "figure.png")`.'
+            warnings.warn(f"matplotlib has no windows here (backend {pyplot.get_backend()}). {advice}", stacklevel=2)
+
+
+_WITHOUT_WINDOWS = ("agg", "cairo", "pdf", "pgf", "ps", "svg", "template")
+# Figures that wait for `pyplot.show()`. matplotlib warns above 20, and the program has figures of its own.
+_MOST_WAITING = 15
+
+
+def hand_to_pyplot(figure: Figure) -> None:
+    """Let pyplot show a figure, if this is a notebook or a program that has imported pyplot and can show figures.
+
+    pyplot keeps a figure until it is shown or closed. A script may make figures for ever, so only the latest
+    `_MOST_WAITING` wait.
+    """
+    if "matplotlib.pyplot" not in sys.modules and not is_notebook():
+        return
+    from matplotlib import pyplot
+
+    if pyplot.get_backend().lower() in _WITHOUT_WINDOWS or figure.canvas.manager in Gcf.get_all_fig_managers():
+        return
+    # A backend may be missing, which pyplot reports when it shows figures.
+    with warnings.catch_warnings(), suppress(ImportError):
+        warnings.filterwarnings("ignore", "More than", RuntimeWarning)  # figures of a cell, which are shown and closed
+        pyplot.figure(FigureClass=lambda *_, **__: figure)  # type: ignore[arg-type]
+    if not pyplot.isinteractive():
+        own = [each for each in Gcf.get_all_fig_managers() if isinstance(each.canvas.figure, NotebookFigure)]
+        for manager in own[:-_MOST_WAITING]:
+            Gcf.destroy(manager)
 
 
 @contextmanager
@@ -87,13 +141,23 @@ def new_figure(
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """A figure of this size in inches and its axes row by row, with a layout in which no labels overlap.
 
-    Draw inside the block, which has the style of the figures, with the changes `style`.
+    Draw inside the block, which has the style of the figures. Afterwards pyplot can show the figure. A figure with
+    changes of the `style` is part of a page, and pyplot does not get it.
     """
     if shell := ipython_shell():  # else `%matplotlib inline` would draw the figure with half the resolution
         shell.display_formatter.formatters["image/png"].for_type(NotebookFigure, NotebookFigure._repr_png_)
     with drawing_style(style):
         figure = NotebookFigure(figsize=(width, height), layout="constrained")
         yield figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+    if not style:
+        hand_to_pyplot(figure)
+
+
+def write_numbers(axes: Axes, values: NDArray[Any], digits: int) -> None:
+    """Write the numbers of an image with values from 0 to 1 into its cells."""
+    for (row, column), value in np.ndenumerate(values):
+        color = "white" if value > 0.6 else "#b0b0b0" if value == 0 else "#222222"
+        axes.text(column, row, f"{round(value, digits):g}", ha="center", va="center", fontsize=7, color=color)
 
 
 def count_steps(axes: Axes) -> None:

@@ -20,7 +20,7 @@ from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.training.step.optimizer import learning_rate
 from dragoman.visualization import arguments
-from dragoman.visualization.figures.figure import COLORS, SEQUENTIAL, count_steps, draw_histogram, new_figure
+from dragoman.visualization.figures.figure import COLORS, count_steps, draw_histogram, new_figure, write_numbers
 
 _LABELS = "a list of token ids"
 
@@ -115,12 +115,9 @@ def plot_smoothed_targets(
 
 
 def _draw_targets(axes: Axes, targets: Tensor, labels: Sequence[int], pad_id: int, title: str) -> None:
-    axes.imshow(targets.numpy(), cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto")
+    axes.imshow(targets.numpy(), vmin=0, vmax=1, aspect="auto")
     if targets.numel() <= 200:
-        for row, values in enumerate(targets.tolist()):
-            for column, value in enumerate(values):
-                color = "white" if value > 0.6 else "#b0b0b0" if value == 0 else "#222222"
-                axes.text(column, row, f"{value:.3g}"[:5], ha="center", va="center", fontsize=7, color=color)
+        write_numbers(axes, targets.numpy(), digits=3)
     names = [f"{row} ({'pad' if label == pad_id else label})" for row, label in enumerate(labels)]
     axes.set_yticks(range(len(labels)), names)
     columns = range(targets.size(1))

@@ -15,7 +15,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dragoman.counting import show_by_default
-from dragoman.display import ipython_shell
+from dragoman.display import is_notebook
 from dragoman.training.run.log import LogDisplay, duration
 from dragoman.workflows.progress import Progress, TerminalProgress, count_text
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 _UPDATE_SECONDS, _PATIENCE_SECONDS = 0.5, 1.0
 _BAR = "display: inline-block; width: 20em; height: 0.7em; background: rgba(128, 128, 128, 0.3); margin: 0 0.6em"
-
-
-def is_notebook() -> bool:
-    """Whether this code runs in a Jupyter kernel, which can display HTML."""
-    return hasattr(ipython_shell(), "kernel")
 
 
 def default_progress() -> Progress:

@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from dragoman.errors import DataError
 from dragoman.model.attention import MultiHeadAttention, attention_weights
 
 
@@ -91,3 +94,27 @@ def test_dropout_acts_on_the_weights_with_and_without_returning_them() -> None:
         deviation = outputs.std(0)
         assert deviation.min() > 0.01
         assert ((outputs.mean(0) - expected).abs() < 5 * deviation / 1000**0.5).all()
+
+
+@settings(max_examples=25)
+@given(st.integers(2, 4), st.sampled_from([1, 2, 3]), st.booleans(), st.integers(0, 99))
+def test_a_mask_of_three_dimensions_is_refused_and_the_two_lines_mean_what_they_say(
+    num_sentences: int, num_heads: int, per_sentence: bool, seed: int
+) -> None:
+    """The library's masks (B * H, T, S) are the oracle: each of them has its own rows."""
+    generator = torch.Generator().manual_seed(seed)
+    attention = MultiHeadAttention(6, num_heads).eval()
+    x = torch.randn(num_sentences, 5, 6, generator=generator)
+    count = num_sentences if per_sentence else num_heads
+    mask = torch.rand(count, 5, 5, generator=generator).lt(0.5) | torch.eye(5, dtype=torch.bool)
+    if count > 1:
+        with pytest.raises(DataError, match=r"`mask\[:, None\]` .* sentence, or `mask\[None\]` .* head\.$"):
+            attention(x, x, x, mask)
+    else:
+        torch.testing.assert_close(attention(x, x, x, mask), attention(x, x, x, mask[0]), rtol=0, atol=1e-5)
+    oracle = nn.MultiheadAttention(6, num_heads, batch_first=True)
+    oracle.load_state_dict(dict(zip(oracle.state_dict(), attention.state_dict().values(), strict=True)))
+    one = mask[:, None] if per_sentence else mask[None]
+    of_each = one.expand(num_sentences, num_heads, 5, 5).flatten(0, 1)
+    expected, _ = oracle(x, x, x, attn_mask=~of_each)
+    torch.testing.assert_close(attention(x, x, x, one), expected, atol=1e-5, rtol=0)

@@ -40,6 +40,11 @@ X, Y, HEADS = torch.randn(2, 3, 8), torch.randn(2, 4, 8), torch.randn(2, 2, 3, 4
 IDS = "must be an int64 tensor (B, T), one row for each sentence, but is"
 NUMBERS = "must be an int64 tensor (2,), one number for each sentence, but is"
 MASK = "`mask` must be a bool tensor, True where a query may attend to a key, but is"
+THREE_D = torch.ones(2, 3, 4, dtype=torch.bool)
+TWO_LINES = (
+    "`mask` must have 2 or 4 dimensions, but is a bool tensor (2, 3, 4). Use `mask[:, None]` if it has one mask for "
+    "each sentence, or `mask[None]` if it has one for each head."
+)
 
 
 def ids(*rows: list[int]) -> torch.Tensor:
@@ -127,6 +132,19 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (
         lambda: ATTENTION(X, Y, Y, causal_mask(3), []),
         "`mask` must broadcast to (B, H, T, S), which is (2, 2, 3, 4) here, but is a bool tensor (3, 3).",
+    ),
+    # a mask of which nobody can tell whether it has one row of masks for each sentence or for each head
+    (lambda: ATTENTION(X, Y, Y, THREE_D), TWO_LINES),
+    (lambda: ATTENTION(X, Y, Y, THREE_D, []), TWO_LINES),
+    (lambda: ATTENTION(X[:1], Y[:1], Y[:1], THREE_D), TWO_LINES),
+    (lambda: attention_weights(HEADS, HEADS, THREE_D[..., :3]), TWO_LINES.replace("2, 3, 4", "2, 3, 3")),
+    (lambda: MODEL.encoder(Y, torch.ones(2, 4, 4, dtype=torch.bool)), TWO_LINES.replace("2, 3, 4", "2, 4, 4")),
+    (lambda: MODEL.decoder(X, Y, THREE_D[..., :3], None), TWO_LINES.replace("2, 3, 4", "2, 3, 3")),
+    (lambda: MODEL.decoder(X, Y, None, THREE_D), TWO_LINES),
+    (lambda: MODEL.decoder(X, Y, None, THREE_D, cache={}), TWO_LINES),
+    (
+        lambda: ATTENTION(X, Y, Y, torch.ones(5, 3, 4, dtype=torch.bool)),
+        "`mask` must broadcast to (B, H, T, S), which is (2, 2, 3, 4) here, but is a bool tensor (5, 3, 4).",
     ),
     (lambda: ATTENTION(X[0], X[0], X[0]), "`query` must be a tensor (B, T, 8), but is a float32 tensor (3, 8)."),
     (lambda: ATTENTION(X, Y[..., :4], Y), "`key` must be a tensor (B, T, 8), but is a float32 tensor (2, 4, 4)."),

@@ -13,7 +13,7 @@ from dragoman import visualization
 from dragoman.bundle import Model
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.engines.choice import Engines
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.figures.figure import svg_of
@@ -32,6 +32,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "plot_next_token": {"model": None, "text": "one two", "position": 1},
     "plot_beam_tree": {"translator": None, "text": "one two", "beam_size": 2},
     "plot_heads": {"translator": None, "text": "one two", "layer": 1, "kind": "cross"},
+    "plot_weights": {"weights": WEIGHTS, "queries": ["q"], "keys": ["a", "b"]},
     "plot_untrained_and_trained": {"untrained": WEIGHTS, "trained": WEIGHTS, "queries": ["q"], "keys": ["a", "b"]},
     "plot_encodings": {"length": 4, "d_model": 4},
     "plot_encoding_curves": {"dimensions": [1], "length": 4, "d_model": 4},
@@ -51,7 +52,7 @@ RIGHT: dict[str, dict[str, Any]] = {
 }
 COUNT = (0, -3, 2.5, True, "4", [4])
 SIZE = (*COUNT, None)
-TOKENS: tuple[Any, ...] = ("abc", [], [1], None, 3)
+TOKENS: tuple[Any, ...] = ("abc", [], [1], 3)
 WRONG: dict[str, tuple[Any, ...]] = {
     "model": ("base", None, 3, ODD, torch.nn.Linear(2, 2), [1]),
     "translator": ("run", None, 3, torch.nn.Linear(2, 2)),
@@ -63,6 +64,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "position": (*SIZE, 1000),
     "beam_size": (*COUNT, 1000),
     "layer": (*COUNT, 3),
+    "weights": ("abc", None, 3, [[0.5, -1.0]], [[np.nan, 0.5]], [torch.rand(2, 1, 2)] * 2, [WEIGHTS, []]),
     "untrained": ("abc", None, [[0.5]], [[0.5, -1.0]], [[np.nan, 0.5]]),
     "trained": ("abc", None, [[0.5]], [[0.5, 2.0]]),
     "queries": (*TOKENS, ["a", "b"]),
@@ -70,8 +72,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "length": SIZE,
     "d_model": COUNT,
     "dimensions": ([4], [-1], ["a"], 3, None, "1"),
-    "src_tokens": TOKENS,
-    "tgt_tokens": TOKENS,
+    "src_tokens": (*TOKENS, None),
+    "tgt_tokens": (*TOKENS, None),
     "src_length": (*SIZE, 3),
     "tgt_length": (*SIZE, 2),
     "settings": (None, "noam", MODEL, TrainSettings(schedule="cosine")),
@@ -95,6 +97,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
 }
 # Arguments that one function refuses, and another one takes.
 MORE: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("plot_untrained_and_trained", "queries"): (None,),
+    ("plot_untrained_and_trained", "keys"): (None,),
     ("plot_encodings", "d_model"): (5, None),
     ("plot_encoding_curves", "d_model"): (5, None),
     ("plot_schedule", "d_model"): (None,),
@@ -134,7 +138,7 @@ def test_a_wrong_argument_is_an_error_of_one_line(name: str, arguments: Callable
     draw(**right)
     for parameter in right:
         for value in (*WRONG[parameter], *MORE.get((name, parameter), ())):
-            with pytest.raises((ConfigError, DataError)) as refused:
+            with pytest.raises((ConfigError, DataError, ModelError)) as refused:
                 draw(**right | {parameter: value})
             message = str(refused.value)
             assert "\n" not in message
@@ -160,5 +164,9 @@ def test_ensembles_and_other_engines_are_refused_with_the_way_out(trained: Model
         assert svg_of(draw(in_memory)) == svg_of(draw(ensemble.models[1]))
     with pytest.raises(ConfigError, match="`src_vocab_size` is a size of the model already, but 9 is given"):
         visualization.plot_transformer(trained.transformer, 9)
+    with pytest.raises(
+        ConfigError, match=r"`text` must be a list of ids or a `dragoman\.Batch`, or a text for a translator, but"
+    ):
+        visualization.plot_heads(trained.transformer, "one")
     with pytest.raises(ConfigError, match="`model` must be a translator"):
         visualization.plot_next_token(Transformer.build(5, 5, "tiny"), "one")
