@@ -36,7 +36,7 @@ SIZES = {
     "bundle": (575, 5),
     "cli": (1948, 25),
     "config": (970, 6),
-    "corpora": (423, 3),
+    "corpora": (440, 3),
     "data": (744, 6),
     "demo": (493, 4),
     "devices": (276, 4),
