@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_number
 from dragoman.config.settings import MOST_ENTRIES
-from dragoman.display import json_text, say, shape_text
+from dragoman.display import json_text, say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.workflows.inspection import ModelSummary, summarize_model
 from dragoman.workflows.progress import TerminalProgress
@@ -51,13 +51,4 @@ def _print(summary: ModelSummary, as_json: bool) -> None:
         facts = {"tensors": [asdict(row) for row in rows], "total": total, "formula": formula}
         print(json_text({**facts, "model": asdict(summary.config.model)}))
         return
-    width = max(len(row.name) for row in rows)
-    for row in rows:
-        shape = shape_text(row.shape)
-        shared = f"  (also {', '.join(row.shared_with)})" if row.shared_with else ""
-        print(f"{row.name:<{width}}  {shape:>14}  {row.count:>12,}{shared}")
-    print(f"{'total':<{width}}  {'':>14}  {total:>12,}")
-    verdict = "equal" if total == formula else "DIFFERENT"
-    print(f"{'by the formula':<{width}}  {'':>14}  {formula:>12,}  ({verdict})")
-    if summary.card:
-        print(f"\n{summary.card.to_markdown()}", end="")
+    print(summary)

@@ -32,9 +32,9 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (861, 10),
-    "bundle": (575, 5),
-    "cli": (1948, 25),
+    "(no package)": (871, 10),
+    "bundle": (583, 5),
+    "cli": (1940, 25),
     "config": (970, 6),
     "corpora": (440, 3),
     "data": (744, 6),
@@ -42,15 +42,15 @@ SIZES = {
     "devices": (276, 4),
     "engines": (2451, 19),
     "evaluation": (990, 7),
-    "exchange": (926, 7),
-    "inference": (916, 7),
+    "exchange": (927, 7),
+    "inference": (945, 7),
     "kernels": (1190, 9),
     "model": (552, 7),
     "serving": (2751, 25),
-    "text": (4467, 34),
+    "text": (4469, 34),
     "training": (2684, 20),
     "visualization": (2338, 21),
-    "workflows": (2195, 21),
+    "workflows": (2312, 22),
 }
 TORCH_FREE_FILES = (
     "inference.translator",

@@ -99,14 +99,16 @@ class Tokenizer:
 
         return name
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write one JSON file in the format of the `tokenizers` library."""
-        path.write_text(json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1), encoding="utf-8")
+        Path(path).write_text(
+            json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1), encoding="utf-8"
+        )
 
     @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
+    def load(cls, path: str | Path) -> "Tokenizer":
         """Read a file that `save` wrote. The file is not trusted. Raises ModelError if it is missing or invalid."""
-        return cls(*read_tokenizer(path))
+        return cls(*read_tokenizer(Path(path)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +126,17 @@ class TokenizerPair:
             for one, another in ((self.src, other.src), (self.tgt, other.tgt))
         )
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json, into a folder."""
-        self.src.save(folder / (_JOINT_FILE if self.joint else _SIDE_FILES[0]))
+        self.src.save(Path(folder) / (_JOINT_FILE if self.joint else _SIDE_FILES[0]))
         if not self.joint:
-            self.tgt.save(folder / _SIDE_FILES[1])
+            self.tgt.save(Path(folder) / _SIDE_FILES[1])
 
     @classmethod
-    def load(cls, folder: Path) -> "TokenizerPair":
+    def load(cls, folder: str | Path) -> "TokenizerPair":
         """Read the files that `save` wrote. Raises ModelError that names the missing or invalid file."""
-        names = _SIDE_FILES if (folder / _SIDE_FILES[0]).exists() else (_JOINT_FILE,)
-        loaded = [Tokenizer.load(folder / name) for name in names]
+        names = _SIDE_FILES if Path(folder, _SIDE_FILES[0]).exists() else (_JOINT_FILE,)
+        loaded = [Tokenizer.load(Path(folder, name)) for name in names]
         return cls(loaded[0], loaded[-1], joint=len(loaded) == 1)
 
 

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dragoman.config.checking import check_sides
 from dragoman.errors import ConfigError, needs_train_extra
-from dragoman.workflows.api.keywords import CORPUS_KEYWORDS, check_path, check_paths, overrides_of_keywords
-from dragoman.workflows.api.loading import PathName
+from dragoman.workflows.api.keywords import (
+    CORPUS_KEYWORDS,
+    check_path,
+    check_paths,
+    naming_keywords,
+    overrides_of_keywords,
+)
+from dragoman.workflows.api.loading import PathName, import_start, imported_folder
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
@@ -22,16 +28,18 @@ from dragoman.workflows.models import ModelRequest
 from dragoman.workflows.training.settings import RunRequest
 
 if TYPE_CHECKING:
+    from dragoman.bundle import Model
     from dragoman.evaluation.comparison import Comparison
     from dragoman.inference.translator import Translator
     from dragoman.text.doctor.findings import Examination
     from dragoman.visualization.inspection.inspection import Inspection
     from dragoman.workflows.training.planning import Plan
 
-AnyModel: TypeAlias = "PathName | Run | Translator"
-"""A model folder, a run, or a loaded translator."""
+AnyModel: TypeAlias = "PathName | Run | Translator | Model"
+"""A model folder, a run, a loaded translator, or its `model`."""
 
 
+@naming_keywords()
 @needs_train_extra("`dragoman.train`")
 def train(
     src: PathName | None = None,
@@ -88,6 +96,7 @@ def train(
     return train_in(replace(request, out=request.folder), default_progress())
 
 
+@naming_keywords()
 @needs_train_extra("`dragoman.plan`")
 def plan(
     src: PathName | None = None,
@@ -113,7 +122,8 @@ def plan(
     """
     from dragoman.workflows.training.planning import plan_run
 
-    return plan_run(_run_request({"src": src, "tgt": tgt, "data": data, **settings}, config), default_progress())
+    request = _run_request({"src": src, "tgt": tgt, "data": data, **settings}, config)
+    return plan_run(import_start(request), default_progress())
 
 
 def _run_request(settings: Mapping[str, object], config: PathName | Sequence[PathName]) -> RunRequest:
@@ -125,6 +135,7 @@ def _run_request(settings: Mapping[str, object], config: PathName | Sequence[Pat
     return RunRequest(check_paths("config", config), overrides_of_keywords(settings))
 
 
+@naming_keywords()
 def evaluate(
     model: AnyModel,
     src: PathName,
@@ -164,6 +175,7 @@ def evaluate(
     return evaluate_test(replace(request, train=tuple(map(str, check_paths("train", train)))), default_progress())
 
 
+@naming_keywords()
 def compare(a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: object) -> "Comparison":
     """Compare two systems on a test set: which one is better, and is the difference significant?
 
@@ -194,6 +206,7 @@ def compare(a: AnyModel, b: AnyModel, src: PathName, ref: PathName, **settings: 
     return compare_systems(request, default_progress())
 
 
+@naming_keywords()
 def check(
     *files: PathName,
     dev: Sequence[PathName] = (),
@@ -230,6 +243,7 @@ def check(
     return check_files(train, sets, (src_lang, tgt_lang), progress=default_progress())
 
 
+@naming_keywords()
 @needs_train_extra("`dragoman.inspect`")
 def inspect(model: AnyModel, text: str, **settings: object) -> "Inspection":
     """Translate a text, and record what happens inside the model: attention, probabilities and beam search.
@@ -263,8 +277,11 @@ def _model_request(model: object, settings: Mapping[str, object], name: str = "m
     """The request for a model, which may be loaded already. `name` is the argument, for the error."""
     overrides = overrides_of_keywords(settings, ("inference",))
     if not isinstance(model, str | os.PathLike):
+        from dragoman.bundle import Model
         from dragoman.inference.translator import Translator
 
+        if isinstance(model, Model):
+            model = Translator.from_models([model])
         if isinstance(model, Translator):
             return ModelRequest(overrides=overrides, translator=model)
-    return ModelRequest((str(check_path(name, model, ", a run or a translator")),), overrides)
+    return ModelRequest((str(imported_folder(check_path(name, model, ", a run or a translator"))),), overrides)
