@@ -263,10 +263,13 @@ def test_failures_are_one_line_and_leave_nothing(
     ],
 )
 def test_what_the_catalogue_knows_needs_no_network(hub: StandInHub, name: Any, langs: Any, message: str) -> None:
-    with pytest.raises(DragomanError) as caught:
+    said = ""
+    try:
         fetch(name, langs)
-    assert message in str(caught.value)
-    assert isinstance(caught.value, ConfigError)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    assert message in said
+    assert said.startswith("ConfigError: ")
     assert hub.requests == []
 
 
