@@ -29,7 +29,7 @@ from dragoman.bundle.folder import read_settings
 from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
 from dragoman.records import Preserve
-from dragoman.workflows.models import export_model
+from dragoman.workflows.models import ModelRequest, export_model
 
 RESULTS = HERE / "results" / "demo_model"
 MODEL = HERE.parent / "dragoman" / "demo" / "model"
@@ -48,7 +48,7 @@ def main() -> None:
     test = tatoeba(Path(os.environ["DRAGOMAN_DATA"]), "en", "de")["test"]
     if given.run:
         rmtree(MODEL, ignore_errors=True)
-        export_model(given.run, "int8", MODEL, embeddings="int8")
+        export_model(ModelRequest((str(given.run),), device="cpu"), "int8", MODEL, embeddings="int8")
         config = read_settings(MODEL)
         # Without the folders of this machine.
         names: dict[str, Any] = {name: Path(getattr(config.data, name)).name for name in PATHS}

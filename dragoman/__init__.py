@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from dragoman.text.documents.terms import Terms
     from dragoman.workflows.api.functions import check, compare, evaluate, inspect, plan, train
     from dragoman.workflows.api.loading import load
+    from dragoman.workflows.api.models import average, export, import_model, summary
     from dragoman.workflows.api.run import Run
 
 _MODULES = {
     "workflows.api.loading": ("load",),
     "workflows.api.functions": ("train", "evaluate", "compare", "inspect", "plan", "check"),
+    "workflows.api.models": ("import_model", "export", "average", "summary"),
     "workflows.api.run": ("Run",),
     "inference.translator": ("Translator",),
     "inference.preservation": ("translate_html", "translate_xml", "translate_srt"),
@@ -58,6 +60,10 @@ __all__ = [
     "inspect",
     "plan",
     "check",
+    "import_model",
+    "export",
+    "average",
+    "summary",
     "Run",
     "Translator",
     "Details",

@@ -74,12 +74,19 @@ def check_target(path: Path, name: str, example: str) -> None:
         raise ConfigError(f"`{name}` is {path}, but {path.parent} is not writable. Choose another folder.")
 
 
-def check_new_folder(path: Path) -> None:
-    """Raise ModelError if `path`, the value of `--out`, exists or is inside a model folder."""
+def check_new_folder(path: str | os.PathLike[str], name: str = "--out") -> Path:
+    """The path of a folder to write, the value of the flag or argument `name`.
+
+    Raises ConfigError if it is no path, and ModelError if it exists or is inside a model folder.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"`{name}` must be a path, but is {path!r:.60}.")
+    path = Path(path)
     if path.exists():
-        raise ModelError(f"{path} exists already. Choose another `--out`, or remove it.")
+        raise ModelError(f"{path} exists already. Choose another `{name}`, or remove it.")
     if (path.parent / MANIFEST).exists():
-        raise ModelError(f"{path} is in a model folder, which must not have other files. Choose another `--out`.")
+        raise ModelError(f"{path} is in a model folder, which must not have other files. Choose another `{name}`.")
+    return path
 
 
 def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:

@@ -13,7 +13,7 @@ finds the folder that a path of the user means. Torch is imported when a `Transf
 """
 
 from dragoman.bundle.card import Card
-from dragoman.bundle.folder import is_built_in, replace_card, resolve_model_folder
+from dragoman.bundle.folder import is_built_in, is_hugging_face, replace_card, resolve_model_folder
 from dragoman.bundle.model import Model, Weights
 
-__all__ = ["Card", "Model", "Weights", "is_built_in", "replace_card", "resolve_model_folder"]
+__all__ = ["Card", "Model", "Weights", "is_built_in", "is_hugging_face", "replace_card", "resolve_model_folder"]

@@ -60,6 +60,8 @@ _BUILT_IN = {"demo": Path(__file__).parents[1] / "demo" / "model"}
 # What a run offers as its model, in order of preference. Averaged weights are only kept if they are not worse.
 _POINTERS = ("averaged", "best")
 _HUGGING_FACE_CONFIG = "config.json"
+_OF_OTHERS = (_CONFIG, _CTRANSLATE2_WEIGHTS)
+"""Files of a model folder, a run and a model for CTranslate2, which a model in Hugging Face format does not have."""
 # Characters read from a pointer: the usual limit on the length of a path.
 _LONGEST_POINTER = 4096
 
@@ -89,6 +91,10 @@ def resolve_model_folder(path: Path) -> Path:
             f"{path} is a model exported for CTranslate2. Name the model that it was exported from, or translate with "
             "CTranslate2 as its README.md shows."
         )
+    if is_hugging_face(path):  # before the manifest, which `dragoman export` adds to one
+        raise ModelError(
+            f"{path} is a model in Hugging Face format. Import it first: `dragoman import {path} --out MODEL`."
+        )
     if (path / MANIFEST).exists():
         return path
     for name in _POINTERS:
@@ -96,10 +102,6 @@ def resolve_model_folder(path: Path) -> Path:
             return path / name
         if (path / name).is_file():
             return _followed(path / name)
-    if (path / _HUGGING_FACE_CONFIG).is_file():
-        raise ModelError(
-            f"{path} is a model in Hugging Face format. Import it first: `dragoman import {path} --out MODEL`."
-        )
     if (path / "checkpoints").is_dir():
         raise ModelError(f"{path} is a run without a finished validation, so it has no model yet. Let it train longer.")
     hint = "Name a folder that `dragoman train` wrote."
@@ -111,6 +113,11 @@ def resolve_model_folder(path: Path) -> Path:
 def is_built_in(path: str | Path) -> bool:
     """Whether a path names a model that comes with Dragoman."""
     return str(path) in _BUILT_IN and not Path(path).exists()
+
+
+def is_hugging_face(path: Path) -> bool:
+    """Whether a path is the folder of a model in Hugging Face format."""
+    return (path / _HUGGING_FACE_CONFIG).is_file() and not any((path / name).exists() for name in _OF_OTHERS)
 
 
 def _followed(pointer: Path) -> Path:

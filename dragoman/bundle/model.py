@@ -19,7 +19,7 @@ from dragoman.config import Config, ModelSettings
 from dragoman.devices.without_torch import choose_device, keep_freed_memory, return_freed_memory
 from dragoman.display import Facts, ShownRecord, say
 from dragoman.errors import ModelError, ResourceError, require_torch
-from dragoman.files import write_folder
+from dragoman.files import MANIFEST, write_folder
 from dragoman.model.shapes import Arrays, expected_parameters, parameter_shapes
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
@@ -190,7 +190,7 @@ class Model(ShownRecord):
         return self.weights.transformer
 
     @classmethod
-    def load(cls, folder: Path, device: str = "auto") -> "Model":
+    def load(cls, folder: str | Path, device: str = "auto") -> "Model":
         """Read a model folder, after a check of every file against the manifest.
 
         The folder may change or disappear afterwards, unless the model is quantized: `transformer` and `save` may read
@@ -209,7 +209,7 @@ class Model(ShownRecord):
             If the format is another one, or a file is missing, damaged, or does not fit the others. The message names
             it.
         """
-        device = choose_device(device)
+        device, folder = choose_device(device), Path(folder)
         checked = layout.open_folder(folder)
         config = layout.parse_settings(checked)
         tokenizers = TokenizerPair.load(folder)
@@ -235,11 +235,15 @@ class Model(ShownRecord):
         weights = Weights(config.model, arrays, device, read_again)
         return cls(weights, tokenizers, config, card, checked.fingerprint)
 
-    def save(self, folder: Path) -> None:
-        """Write a model folder, whole or not at all. An existing folder is replaced.
+    def save(self, folder: str | Path) -> None:
+        """Write a model folder, whole or not at all. An existing model folder is replaced.
 
-        Raises ResourceError if the disk is full.
+        Raises ModelError if `folder` is a file or has other files, and ResourceError if the disk is full.
         """
+        folder = Path(folder)
+        names = {path.name for path in folder.glob("*")}
+        if folder.is_file() or (names and MANIFEST not in names):
+            raise ModelError(f"{folder} exists already and is not a model folder. Choose another folder, or remove it.")
         with write_folder(folder, layout.manifest_facts(layout.layout_version(self.weights.arrays))) as temporary:
             self.write_files(temporary)
 

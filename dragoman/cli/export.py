@@ -1,14 +1,15 @@
 """``dragoman export MODEL --to int8|ctranslate2|marian``: write a small model, or one for another toolkit."""
 
 from dragoman.cli.arguments import ArgumentParser, Options, one_of, path_name
-from dragoman.workflows.models import export_model
+from dragoman.workflows.models import ModelRequest, export_model
 from dragoman.workflows.progress import TerminalProgress
 
 
 def run(options: Options) -> None:
     """Print the path of the new folder."""
     formats = options.quantization, options.embeddings
-    print(export_model(options.model, options.to, options.out, *formats, TerminalProgress()))
+    model = ModelRequest((str(options.model),), device="cpu")
+    print(export_model(model, options.to, options.out, *formats, TerminalProgress()))
 
 
 def build_parser() -> ArgumentParser:

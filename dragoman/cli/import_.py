@@ -5,13 +5,13 @@ from shlex import quote
 from dragoman.bundle.card import read_card
 from dragoman.cli.arguments import ArgumentParser, Options, path_name
 from dragoman.display import say
-from dragoman.workflows.models import import_model
+from dragoman.workflows.models import convert_model
 from dragoman.workflows.progress import TerminalProgress
 
 
 def run(options: Options) -> None:
     """Print the path of the new model folder."""
-    folder = import_model(options.model, options.out, TerminalProgress())
+    folder = convert_model(options.model, options.out, TerminalProgress())
     card = read_card(folder)
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
     say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(folder))}`")

@@ -51,9 +51,4 @@ def _print(summary: ModelSummary, as_json: bool) -> None:
         facts = {"tensors": [asdict(row) for row in rows], "total": total, "formula": formula}
         print(json_text({**facts, "model": asdict(summary.config.model)}))
         return
-    print(rows)
-    width = max(len(row.name) for row in rows)
-    verdict = "equal" if total == formula else "DIFFERENT"
-    print(f"{'by the formula':<{width}}  {'':>14}  {formula:>12,}  ({verdict})")
-    if summary.card:
-        print(f"\n{summary.card.to_markdown()}", end="")
+    print(summary)

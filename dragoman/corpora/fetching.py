@@ -10,11 +10,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, names, open_dataset
+from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, choose_config, names, open_dataset
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.display import html_table
 from dragoman.errors import ConfigError, DataError, ResourceError
@@ -22,6 +23,7 @@ from dragoman.files import disk_errors, remove_leftovers, sha256_of, write_folde
 from dragoman.languages import language_code, language_name
 from dragoman.text.corpus.layout import layout_of
 from dragoman.text.lines import join_lines, replace_surrogates
+from dragoman.workflows.api.keywords import check_path
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.progress import Progress
 
@@ -31,6 +33,8 @@ _PARTS = {"validation": "dev", "valid": "dev", "val": "dev"}
 """Names of splits on the hub, and the names of their files. Other splits keep their names."""
 _COUNT_EVERY = 1000
 _HELD_OUT = 200
+_SIMILAR = 0.8
+"""From this similarity on, a name is a misspelt short name. Other names of the hub are less similar."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -179,11 +183,22 @@ def fetch(
     >>> corpus = fetch("opus_books", "en-it")
     >>> run = dragoman.train(**corpus.files, out="run", max_minutes=30)
     """
+    for argument, value, example in (("name", name, "opus_books"), ("langs", langs, "en-it")):
+        if not isinstance(value, str):
+            raise ConfigError(f'`{argument}` must be a text such as "{example}", but is {value!r:.60}.')
     src_lang, tgt_lang = _languages_of(langs)
-    known = {corpus.name: corpus.data_set for corpus in names()}
-    two = layout_of("", columns if isinstance(columns, str) else ",".join(columns), "auto").columns
-    wanted = WantedCorpus(known.get(name, name), src_lang, tgt_lang, config, two, revision)
-    path = Path(out or Path("corpora") / f"{name.rpartition('/')[2]}.{wanted.languages}")
+    known = {corpus.name: corpus for corpus in names()}
+    if near := get_close_matches(name.lower(), known, n=1, cutoff=_SIMILAR) if name not in known else []:
+        raise ConfigError(
+            f"{name} is not the short name of a corpus. Did you mean `{near[0]}`? Other data sets of the "
+            "hub have names such as Helsinki-NLP/opus-100."
+        )
+    two = layout_of("", columns if isinstance(columns, str) else ",".join(columns), "auto", "`{}`").columns
+    data_set = known[name].data_set if name in known else name
+    wanted = WantedCorpus(data_set, src_lang, tgt_lang, config, two, revision)
+    if name in known and not (config or two or revision):
+        choose_config([*known[name].pairs], wanted)
+    path = check_path("out", out or Path("corpora") / f"{name.rpartition('/')[2]}.{wanted.languages}")
     progress = default_progress()
     return _open_or_write(path, wanted, lambda: open_dataset(wanted, progress), progress)
 
@@ -238,7 +253,7 @@ def phrasebook(out: str | os.PathLike[str] = "phrasebook", pairs: int = 3000, se
         )
 
     wanted = WantedCorpus("phrasebook", "en", "de", config)
-    return _open_or_write(Path(out), wanted, generate, default_progress())
+    return _open_or_write(check_path("out", out), wanted, generate, default_progress())
 
 
 def _open_or_write(
@@ -258,7 +273,7 @@ def _check_writable(path: Path) -> None:
     """Raise ResourceError if the folder cannot be made, before the download."""
     parent = next(each for each in path.absolute().parents if each.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise ResourceError(f"{path} could not be written: {parent} is not a writable folder. Choose another `--out`.")
+        raise ResourceError(f"{path} could not be written: {parent} is not a writable folder. Choose another folder.")
 
 
 def _languages_of(langs: str) -> tuple[str, str]:
@@ -268,7 +283,7 @@ def _languages_of(langs: str) -> tuple[str, str]:
         src, tgt = "-".join(codes[:end]), "-".join(codes[end:])
         if language_code(src) and language_code(tgt) and src != tgt:
             return src, tgt
-    raise ConfigError(f"`LANGS` must be two languages such as en-de, but is {langs!r}. Write SOURCE-TARGET.")
+    raise ConfigError(f"`langs` must be two languages such as en-de, but is {langs!r}. Write SOURCE-TARGET.")
 
 
 def _write(path: Path, wanted: WantedCorpus, data_set: HubDataset, progress: Progress) -> FetchedCorpus:
@@ -327,7 +342,7 @@ def _write_part(
 
 def _open_existing(path: Path, wanted: WantedCorpus) -> FetchedCorpus:
     """The corpus in a folder, after its files are verified. Raises DataError if it is not the wanted one."""
-    again = "Choose another `--out`, or remove it."
+    again = "Choose another folder, or remove it."
     try:
         record: dict[str, Any] = json.loads((path / CORPUS_FILE).read_text(encoding="utf-8"))
         files = record.pop("files")
@@ -345,6 +360,6 @@ def _open_existing(path: Path, wanted: WantedCorpus) -> FetchedCorpus:
         file = path / name
         if not file.is_file() or file.stat().st_size != facts["bytes"] or sha256_of(file) != facts["sha256"]:
             raise DataError(
-                f"{file} is missing or was changed. Remove {path} to fetch it again, or choose another `--out`."
+                f"{file} is missing or was changed. Remove {path} to fetch it again, or choose another folder."
             )
     return corpus

@@ -164,7 +164,7 @@ def open_dataset(wanted: WantedCorpus, progress: Progress) -> HubDataset:
     disk is full.
     """
     name = wanted.data_set
-    check = "Check the name and `--revision`." if wanted.revision else "Check the name."
+    check = "Check the name and the revision." if wanted.revision else "Check the name."
     if name not in {corpus.data_set for corpus in names()}:
         check = did_you_mean(name, [corpus.name for corpus in names()]).strip() or check
     with hub_errors(name, DataError, "Check the connection, and repeat the command.", check):
@@ -345,7 +345,9 @@ def _read_pairs(rows: Any, wanted: WantedCorpus) -> Iterator[tuple[str, str]]:
             for src, tgt in zip(*sides, strict=True):
                 if not (isinstance(src or "", str) and isinstance(tgt or "", str)):
                     where = " and ".join(columns)
-                    raise DataError(f"{wanted.data_set} has no texts in {where}. Choose others with `--columns`.")
+                    raise DataError(
+                        f"{wanted.data_set} has no texts in {where}. Choose others with `--columns` (`columns`)."
+                    )
                 yield src or "", tgt or ""
 
 

@@ -35,7 +35,7 @@ PreparationProgress: TypeAlias = Callable[[str, int], None]
 _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], list[int]]]
 """The ids of both texts of a pair in an epoch; the last number is the pair's index."""
 
-_OR_NEW_RUN = "or start a new run: another --out, with `--from` this run to keep what it learned."
+_OR_NEW_RUN = "or start a new run: another `--out`, with `--from` this run to keep what it learned."
 _CHUNK_PAIRS = 10_000
 _TESTS = ("test", "replay_test")
 _HELD_OUT_SEED = 1

@@ -14,8 +14,8 @@ from dragoman.errors import DragomanError, ModelError, install_advice
 
 # OWNER/NAME. A relative path such as runs/demo has this form too, so callers look for a folder first.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-# config.json, generation_config.json and tokenizer_config.json; vocab.json and target_vocab.json; the two tokenizers.
-_FILES = ("*config.json", "*vocab.json", "source.spm", "target.spm")
+FILES = ("*config.json", "*vocab.json", "source.spm", "target.spm")
+"""Patterns of all files but the weights: three configurations, one or two vocabularies, two tokenizers."""
 
 
 def is_hub_name(text: str) -> bool:
@@ -44,9 +44,9 @@ def fetch_model(name: str) -> Path:
     from dragoman.exchange.marian_weights import PICKLED, SAFETENSORS  # torch
 
     # Many repositories have both kinds of weights. Download the pickle only if there is no safetensors file.
-    folder = _snapshot(name, [*_FILES, SAFETENSORS])
+    folder = _snapshot(name, [*FILES, SAFETENSORS])
     if not (folder / SAFETENSORS).exists():
-        folder = _snapshot(name, [*_FILES, PICKLED])
+        folder = _snapshot(name, [*FILES, PICKLED])
     return folder
 
 

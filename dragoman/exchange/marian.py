@@ -3,7 +3,7 @@
 Marian's decoder starts with the padding token, so our bos gets the embedding of that token. Our padding gets a row of
 zeros, and its logit is so low that it is never output. The other rows keep their order after our four control tokens.
 
-`import_model` in `workflows/models.py` and `dragoman.load` call `import_marian`, and save the result as a
+`convert_model` in `workflows/models.py` calls `import_marian`, and saves the result as a
 model folder. The input is a folder, downloaded by `hub` or made by the user:
 
 | file | content | read by |

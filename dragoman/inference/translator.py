@@ -4,15 +4,16 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import Config, DataSettings, InferenceSettings, check_config
 from dragoman.counting import count_items, counting, start_window
-from dragoman.devices.without_torch import resolve_inference_precision
+from dragoman.devices.without_torch import choose_device, resolve_inference_precision
 from dragoman.engines.choice import Engines
 from dragoman.engines.interface import Search
 from dragoman.errors import ConfigError, ModelError
+from dragoman.files import check_new_folder
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.preservation import is_all_caps, may_change, retry_all_caps, translate_preserving
 from dragoman.inference.segments import InputText, as_sentence
@@ -92,6 +93,51 @@ class Translator:
         """
         return self.translate([text], **overrides)[0] if isinstance(text, str) else self.translate(text, **overrides)
 
+    @property
+    def model(self) -> Model:
+        """The model: its weights, `transformer`, tokenizers, settings and card. Raises ModelError for an ensemble."""
+        if len(self.models) != 1:
+            raise ModelError(
+                f"the translator has {len(self.models)} models, not one. Choose one of `models`, or load one with "
+                "`dragoman.load`."
+            )
+        return self.models[0]
+
+    @property
+    def tokenizers(self) -> TokenizerPair:
+        """The tokenizers of both sides: `tokenizers.src` and `tokenizers.tgt`."""
+        return self._search.tokenizers
+
+    @property
+    def card(self) -> Card:
+        """The facts of the model: languages, sizes, scores with signatures. Raises ModelError for an ensemble."""
+        return self.model.card
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model as a new model folder, whole or not at all. `dragoman.load` reads it.
+
+        Parameters
+        ----------
+        path
+            The folder to write, which must not exist.
+
+        Returns
+        -------
+        Path
+            The folder. Its settings of inference are those of this translator.
+
+        Raises
+        ------
+        ModelError
+            If the folder exists or is inside a model folder, or if the translator is an ensemble.
+        ResourceError
+            If the disk is full.
+        """
+        model = replace(self.model, config=replace(self.model.config, inference=self.settings))
+        folder = check_new_folder(path, "path")
+        model.save(folder)
+        return folder
+
     def __repr__(self) -> str:
         cards = [model.card for model in self.models]
         named = cards and (cards[0].src_lang or cards[0].tgt_lang)
@@ -119,7 +165,7 @@ class Translator:
         ConfigError
             If this machine does not have the device, or the device does not support the precision.
         """
-        return cls.from_models([Model.load(resolve_model_folder(Path(path)), device)], precision)
+        return cls.load_ensemble([path], device, precision)
 
     @classmethod
     def load_ensemble(
@@ -141,6 +187,7 @@ class Translator:
         ConfigError
             As for `load`.
         """
+        device = choose_device(device, "device")
         models = [Model.load(resolve_model_folder(Path(path)), device) for path in paths]
         return cls.from_models(models, precision)
 
@@ -230,11 +277,14 @@ class Translator:
         Raises
         ------
         ConfigError
-            If `texts` is a single string, if a setting is wrong, or if `protect` or `terms` need an aligner and the
-            translator has none.
+            If `texts` is a single string, if a setting is wrong, if `n_best` is above 1, or if `protect` or `terms`
+            need an aligner and the translator has none.
         """
-        inputs = _check_texts(texts)
+        inputs = list(_check_texts(texts))
         options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
+        if (count := overrides.get("n_best", 1)) != 1:  # which the model's own settings may have
+            advice = "Use `translate_detailed`, which returns all candidates."
+            raise ConfigError(f"`n_best` is {count}, but each text gets one translation here. {advice}")
         with counting("translating", total=len(inputs)):
             return [one.text for one in self._translate(_without_markers(inputs), options)]
 
@@ -299,7 +349,8 @@ class Translator:
         ConfigError
             As for `translate`, and if `prefixes` does not have one entry for each text.
         """
-        texts = _check_texts(texts)
+        texts = list(_check_texts(texts))
+        prefixes = None if prefixes is None else list(_check_texts(prefixes, "prefixes"))
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must have one entry per text ({len(texts)}), but has {len(prefixes)}.")
         options = self._options(preserve, details, overrides)
@@ -331,12 +382,11 @@ class Translator:
         ConfigError
             If `texts` is a single string, or if `window_texts` is below 1.
         """
-        if isinstance(texts, str):
-            raise ConfigError(_ONE_TEXT)
+        checked = _check_texts(texts)
         if window_texts < 1:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
         options = self._options(PRESERVE_NOTHING, DEFAULT_DETAILS, overrides)
-        return self._translate(_without_markers(texts), options, window_texts)
+        return self._translate(_without_markers(checked), options, window_texts)
 
     def score(
         self, sources: Sequence[str], targets: Sequence[str], **overrides: "Unpack[TranslateKeywords]"
@@ -367,7 +417,7 @@ class Translator:
         >>> translator.score(["Where is the station?"], ["Wo ist der Bahnhof?"])[0].log_prob
         -0.41
         """
-        sources, targets = _check_texts(sources), _check_texts(targets)
+        sources, targets = list(_check_texts(sources, "sources")), list(_check_texts(targets, "targets"))
         if len(sources) != len(targets):
             raise ConfigError(f"`targets` must have one text per source ({len(sources)}), but has {len(targets)}.")
         if not self.models:
@@ -459,6 +509,12 @@ class Translator:
         return searched.translation
 
     def _options(self, preserve: Preserve, details: Details, overrides: Mapping[str, object]) -> TranslationOptions:
+        terms = getattr(preserve, "terms", None)
+        given = (preserve, Preserve), (details, Details), (Terms(()) if terms is None else terms, Terms)
+        for value, kind in given:
+            if not isinstance(value, kind):
+                name = kind.__name__
+                raise ConfigError(f"`{name.lower()}` must be `dragoman.{name}(...)`, but is {value!r:.60}.")
         return TranslationOptions(override_settings(self.settings, overrides), preserve, details)
 
     def _translate(
@@ -483,20 +539,19 @@ def _retries_capitals(settings: InferenceSettings) -> bool:
     return settings.retry_all_caps and not (settings.sample or settings.mbr_samples)
 
 
-_ONE_TEXT = "`texts` must be a list of texts. For a single text, pass [text]."
-
-
-def _check_texts(texts: object) -> list[str]:
-    """The texts as a list. Raises ConfigError unless they are strings. A single string would be read as letters."""
+def _check_texts(texts: object, name: str = "texts") -> Iterator[str]:
+    """The texts, one at a time. Raises ConfigError unless they are strings: one string would be read as letters."""
     if isinstance(texts, str):
-        raise ConfigError(_ONE_TEXT)
+        raise ConfigError(f"`{name}` must be a list of texts. For a single text, pass [text].")
     if not isinstance(texts, Iterable):
-        raise ConfigError(f"`texts` must be a list of texts, but is {texts!r:.60}.")
-    found: list[Any] = list(texts)
-    for number, text in enumerate(found, 1):
-        if not isinstance(text, str):
-            raise ConfigError(f"`texts` must be a list of texts, but text {number} is {text!r:.60}.")
-    return found
+        raise ConfigError(f"`{name}` must be a list of texts, but is {texts!r:.60}.")
+    return (_check_text(text, number, name) for number, text in enumerate(texts, 1))
+
+
+def _check_text(text: object, number: int, name: str) -> str:
+    if not isinstance(text, str):
+        raise ConfigError(f"`{name}` must be a list of texts, but text {number} is {text!r:.60}.")
+    return text
 
 
 def _without_markers(

@@ -73,8 +73,8 @@ def attention_weights(
     Raises
     ------
     DataError
-        If the mask is not Boolean, does not broadcast, or could be per sentence or per head. Or if queries and keys have
-        different widths.
+        If queries and keys have different widths, or if the mask is not Boolean, does not broadcast, or could be per
+        sentence as well as per head.
     """
     scores = attention_scores(query, key)
     if mask is None:

@@ -1,5 +1,7 @@
 """Look into a model: the summary of its parts, and one translation from inside."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,14 +10,18 @@ from typing import TYPE_CHECKING
 from dragoman.bundle import Card, Model, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, load_config, read_given
 from dragoman.config.loading import flag_of
+from dragoman.display import html_table, text_table
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.model.shapes import ParameterTable, expected_parameters, parameter_rows
 from dragoman.workflows.models import ModelRequest, load_models, require_model
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
+    from dragoman.model.transformer import Transformer
     from dragoman.visualization.inspection.inspection import Inspection
 
+# In a layer, such as encoder.layers.0.self_attn.in_weight, or elsewhere, such as src_embedding.weight.
+_PART = re.compile(r"(\w+\.layers)\.\d+\.(\w+)\..*|\.\w+$")
 _SIZE_FLAGS = ("--src-vocab-size", "--tgt-vocab-size")
 
 
@@ -84,25 +90,53 @@ def _test_sentence(run: Path, number: int) -> tuple[str, str]:
     return store.src_text(number - 1), store.tgt_text(number - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ModelSummary:
-    """All parameters, their number by the formula, the configuration, and the card of a trained model."""
+    """All parameters, their number by the formula, the configuration, and the card of a trained model.
+
+    It shows the parts of the model, and the same parts of all layers together. `str` has all parameters.
+    """
 
     rows: ParameterTable
     formula: int
     config: Config
     card: Card | None
 
+    def __str__(self) -> str:
+        width = max(len(row.name) for row in self.rows)
+        card = f"\n\n{self.card.to_markdown().rstrip()}" if self.card else ""
+        return f"{self.rows}\n{'by the formula':<{width}}  {'':>14}  {self.formula:>12,}  ({self._verdict}){card}"
+
+    def __repr__(self) -> str:
+        return "\n".join(text_table(("part", "parameters"), self._parts()))
+
+    def _repr_html_(self) -> str:
+        return html_table(("part", "parameters"), self._parts())
+
+    @property
+    def _verdict(self) -> str:
+        return "equal" if self.rows.total == self.formula else "DIFFERENT"
+
+    def _parts(self) -> list[tuple[str, str]]:
+        counts = Counter[str]()
+        for row in self.rows:
+            counts[_PART.sub(r"\1.\2", row.name).rstrip(".")] += row.count
+        counts |= Counter({"total": self.rows.total, f"by the formula ({self._verdict})": self.formula})
+        return [(part, f"{count:,}") for part, count in counts.items()]
+
 
 def summarize_model(
-    path: Path | None, overrides: Mapping[str, str], sizes: tuple[int, int] = (0, 0), progress: Progress = QUIET
+    path: "Path | Model | Transformer | None",
+    overrides: Mapping[str, str],
+    sizes: tuple[int, int] = (0, 0),
+    progress: Progress = QUIET,
 ) -> ModelSummary:
     """List the parameters of a model. A quantized model has the parameters of the model that it was made from.
 
     Parameters
     ----------
     path
-        A model folder, a run or a TOML file. None for a configuration of `overrides` alone.
+        A model folder, a run, a model in memory or a TOML file. None for a configuration of `overrides` alone.
     overrides
         Settings of a configuration as text by key, such as ``model.preset``.
     sizes
@@ -117,18 +151,23 @@ def summarize_model(
     ModelError
         If the model is missing or damaged.
     """
-    if path is not None and path.suffix != ".toml":
-        require_model(path)
     card = None
-    if path is not None and (path.is_dir() or path.suffix != ".toml"):
+    if path is None or (isinstance(path, Path) and path.suffix == ".toml" and not path.is_dir()):
+        config, sizes = _configuration([path] if path else [], overrides, sizes, progress)
+    else:
+        name = path if isinstance(path, Path) else "this"
+        if isinstance(path, Path):
+            require_model(path)
         flags = [*map(flag_of, overrides), *(flag for flag, size in zip(_SIZE_FLAGS, sizes, strict=True) if size)]
         if flags:
-            raise ConfigError(f"`{flags[0]}` is for a configuration, but {path} is a trained model. Leave it out.")
-        model = Model.load(resolve_model_folder(path), "cpu")  # compares the tensors with the settings
-        config, card = model.config, model.card
-        sizes = model.tokenizers.src.vocab_size, model.tokenizers.tgt.vocab_size
-    else:
-        config, sizes = _configuration([path] if path else [], overrides, sizes, progress)
+            raise ConfigError(f"`{flags[0]}` is for a configuration, but {name} is a trained model. Leave it out.")
+        # Loading compares the tensors with the settings.
+        model = Model.load(resolve_model_folder(path), "cpu") if isinstance(path, Path) else path
+        if isinstance(model, Model):
+            config, card = model.config, model.card
+            sizes = model.tokenizers.src.vocab_size, model.tokenizers.tgt.vocab_size
+        else:
+            config, sizes = Config(model=model.settings), (model.src_vocab_size, model.tgt_vocab_size)
     return ModelSummary(parameter_rows(config.model, *sizes), expected_parameters(config.model, *sizes), config, card)
 
 

@@ -137,12 +137,7 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedTrans
 def load_models(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[Model]":
     """Load the models of a request, or return those of its translator. Raises ModelError."""
     if request.translator is not None:
-        if not request.translator.models:
-            raise ModelError(
-                "the translator has no Transformer, because it was made from another search. Use `Translator.load`, "
-                "`from_models` or `from_model`."
-            )
-        return request.translator.models
+        return request.translator.models or [request.translator.model]
     for path in request.paths:
         require_model(path, request.hint)
     from dragoman.bundle import Model
@@ -150,7 +145,7 @@ def load_models(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[
     return [Model.load(find_folder(path, progress), request.device) for path in request.paths]
 
 
-def import_model(model: str, out: Path | None = None, progress: Progress = QUIET) -> Path:
+def convert_model(model: str, out: str | os.PathLike[str] | None = None, progress: Progress = QUIET) -> Path:
     """Convert a Marian (OPUS-MT) model in Hugging Face format into a model folder.
 
     Parameters
@@ -175,8 +170,7 @@ def import_model(model: str, out: Path | None = None, progress: Progress = QUIET
     from dragoman.exchange.marian import import_marian
 
     name = Path(model).resolve().name
-    path = out or Path("models") / name
-    check_new_folder(path)
+    path = check_new_folder(Path("models") / name if out is None else out)
     folder = _find_marian(model, progress)
     imported = import_marian(folder, name if folder == Path(model) else model)
     imported.model.save(path)
@@ -200,9 +194,9 @@ def _find_marian(model: str, progress: Progress) -> Path:
 
 
 def export_model(
-    model: str | Path,
+    request: ModelRequest,
     to: Literal["int8", "ctranslate2", "marian"],
-    out: Path | None = None,
+    out: str | os.PathLike[str] | None = None,
     quantization: "Quantization" = "float32",
     embeddings: Literal["float32", "int8"] = "float32",
     progress: Progress = QUIET,
@@ -211,8 +205,8 @@ def export_model(
 
     Parameters
     ----------
-    model
-        A model folder or a run.
+    request
+        One model, or a loaded translator.
     to
         The format. "int8" is a model folder whose matrices are stored as integers.
     out
@@ -240,12 +234,10 @@ def export_model(
     for flag, value, fitting in (("quantization", quantization, "ctranslate2"), ("embeddings", embeddings, "int8")):
         if to != fitting and value != "float32":
             raise ConfigError(f"`--{flag}` is for {fitting}, but `--to` is {to}. Leave it out.")
-    folder = out or sibling_path(Path(model), f"-{to}")
-    check_new_folder(folder)
-    require_model(model)
-    from dragoman.bundle import Model
-
-    loaded = Model.load(find_folder(model, progress), "cpu")
+    if out is None and not request.paths:
+        raise ConfigError("`--out` is missing. Name the folder to write, because a loaded translator has no path.")
+    folder = check_new_folder(sibling_path(Path(request.paths[0]), f"-{to}") if out is None else out)
+    loaded = request.translator.model if request.translator else load_models(request, progress)[0]
     if to == "int8":
         loaded.quantize("int8", embeddings == "int8").save(folder)
         return folder

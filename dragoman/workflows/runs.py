@@ -4,6 +4,7 @@ The promises (`dragoman verify`): translations do not depend on batches, padding
 resumes exactly.
 """
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -30,7 +31,7 @@ _CHECKPOINTS = "checkpoints"
 _LONGEST_INVENTED = 30
 
 
-def average_run(run: Path, last: int = 5, out: Path | None = None) -> Path:
+def average_run(run: Path, last: int = 5, out: str | os.PathLike[str] | None = None) -> Path:
     """Average the weights of the last checkpoints of a run into a new model folder.
 
     Parameters
@@ -60,9 +61,7 @@ def average_run(run: Path, last: int = 5, out: Path | None = None) -> Path:
     steps = folder.steps()[-last:]
     if not steps:
         raise CheckpointError(f"{run} has no checkpoints. Name the folder of a run of `dragoman train`.")
-    if out is not None:
-        check_new_folder(out)
-    mean = out or run / "mean"
+    mean = run / "mean" if out is None else check_new_folder(out)
     model = Model.average([folder.step_folder(step) for step in steps])
     replace(model, card=replace(model.card, averaged_steps=tuple(steps), scores=())).save(mean)
     return mean

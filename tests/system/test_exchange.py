@@ -1,13 +1,19 @@
 """The commands `import` and `export`."""
 
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import dragoman
 from dragoman import visualization
 from dragoman.bundle import Model
 from dragoman.cli.main import run_command
+from dragoman.errors import ConfigError, DragomanError, ModelError
 from tests.contract.ctranslate2_agreement import agreement_of
 
 
@@ -102,6 +108,112 @@ def test_an_int8_model_can_be_looked_into(
     assert (tmp_path / "copy" / "model.safetensors").read_bytes() == Path(small, "model.safetensors").read_bytes()
     visualization.plot_heads(translator, "one two", layer=1)
     assert capsys.readouterr().err.count("weights are stored in int8") == 1
+
+
+@pytest.fixture
+def marian(small_marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a Marian model in an empty working directory, with a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(small_marian, "opus-mt-en-de"))
+
+
+def load_or_error(model: Path) -> Any:
+    """The translator, or the error."""
+    try:
+        return dragoman.load(model, device="cpu")
+    except DragomanError as error:
+        return error
+
+
+def test_a_marian_folder_is_imported_into_the_cache_once(
+    marian: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Path("cache", "dragoman", "models").absolute()
+    translator = load_or_error(marian)
+    assert isinstance(translator, dragoman.Translator)
+    [folder] = cache.iterdir()
+    note = f"dragoman: importing opus-mt-en-de, once, into {folder}\n"
+    assert capsys.readouterr().err == note
+    assert run_command(["import", str(marian), "--out", "imported"]) == 0
+    for name in ("model.safetensors", "tokenizer.json", "src.tokenizer.json", "config.toml", "card.json"):
+        if (folder / name).exists():
+            assert (folder / name).read_bytes() == Path("imported", name).read_bytes()
+    expected = dragoman.load("imported", device="cpu")("one two", max_extra_tokens=3)
+    capsys.readouterr()
+    monkeypatch.setattr("dragoman.exchange.marian.import_marian", None)
+    assert load_or_error(marian)("one two", max_extra_tokens=3) == expected
+    assert dragoman.load(shutil.copytree(marian, "elsewhere/opus-mt-en-de")).card == translator.card
+    assert capsys.readouterr().err == ""
+    assert dragoman.load(translator.save("saved"), device="cpu")("one two", max_extra_tokens=3) == expected
+
+
+def test_a_marian_folder_that_changed_is_imported_again(marian: Path) -> None:
+    assert isinstance(load_or_error(marian), dragoman.Translator)
+    times = (marian / "generation_config.json").stat()
+    text = (marian / "generation_config.json").read_text()
+    (marian / "generation_config.json").write_text(text.replace('"num_beams": 4', '"num_beams": 2'))
+    os.utime(marian / "generation_config.json", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert load_or_error(marian).settings.beam_size == 2
+    (marian / "README.md").write_text("Not a part of the model.")
+    dragoman.load(marian)
+    assert len([*Path("cache", "dragoman", "models").iterdir()]) == 2
+
+
+def test_a_marian_folder_with_a_pickle_alone_is_not_read(marian: Path) -> None:
+    (marian / "model.safetensors").unlink()
+    (marian / "pytorch_model.bin").write_bytes(b"not even a pickle")
+    assert str(load_or_error(marian)) == (
+        "opus-mt-en-de has its weights in pytorch_model.bin, a pickle, which is not read automatically. Import it: "
+        '`dragoman.import_model("opus-mt-en-de", "FOLDER")`, and load the folder.'
+    )
+    (marian / "pytorch_model.bin").unlink()
+    assert "has neither model.safetensors nor pytorch_model.bin" in str(load_or_error(marian))
+    assert not Path("cache").exists()
+
+
+def test_a_marian_folder_works_wherever_a_model_does(marian: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(load_or_error(marian), dragoman.Translator)
+    for side in ("en", "de"):
+        Path(f"test.{side}").write_text("".join(f"number {number} {side}\n" for number in range(20)), encoding="utf-8")
+    quick: dict[str, Any] = {"beam_size": 1, "max_extra_tokens": 2, "batch_tokens": 4000}
+    files = {"src": "test.en", "ref": "test.de"}
+    translator = dragoman.load(marian, device="cpu")
+    assert dragoman.evaluate(marian, **files, **quick).whole == dragoman.evaluate(translator, **files, **quick).whole
+    assert dragoman.summary(marian).rows.total == dragoman.summary(translator).formula
+    back = dragoman.export(translator, "marian", "back")
+    assert isinstance(load_or_error(back), dragoman.Translator)
+    assert run_command(["translate", "back", "--text", "one"]) == 2
+    assert "back is a model in Hugging Face format. Import it first" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_marian_folder_is_fine_tuned(marian: Path) -> None:
+    assert isinstance(load_or_error(marian), dragoman.Translator)
+    for side in ("en", "de"):
+        Path(f"train.{side}").write_text("".join(f"number {number} {side}\n" for number in range(20)), encoding="utf-8")
+    quick = {"beam_size": 1, "max_extra_tokens": 2}
+    short: dict[str, Any] = {"max_steps": 1, "train_device": "cpu", "check_languages": False, "dev_fraction": 0.2}
+    run = dragoman.train("train.en", "train.de", "tuned", start_from=marian, inference=quick, **short)
+    assert run.card.lineage[0].startswith("opus-mt-en-de-")
+    assert run.resume(max_steps=2).card.steps == 2
+
+
+def test_import_model_reads_a_pickle_of_tensors(marian: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "import_model" in dragoman.__all__
+    weights = load_file(marian / "model.safetensors")
+    expected = load_or_error(marian)("one two", max_extra_tokens=3)
+    (marian / "model.safetensors").unlink()
+    torch.save(weights, marian / "pytorch_model.bin")
+    capsys.readouterr()
+    folder = dragoman.import_model(marian)
+    assert folder == Path("models/opus-mt-en-de")
+    assert "only its tensors were read" in capsys.readouterr().err
+    assert dragoman.load(folder, device="cpu")("one two", max_extra_tokens=3) == expected
+    with pytest.raises(ModelError, match=r"exists already\. Choose another `out`, or remove it"):
+        dragoman.import_model(marian)
+    with pytest.raises(ConfigError, match="`model` must be a path, but is None"):
+        dragoman.import_model(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

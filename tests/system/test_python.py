@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import dragoman
 from dragoman.cli.main import run_command
@@ -17,12 +18,16 @@ from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError, ConfigError, DataError, DragomanError, ModelError
 from dragoman.training.run.run_folder import lock_run
 from dragoman.visualization.inspection.inspection import Inspection
+from dragoman.workflows.api.keywords import name_keywords
 from tests.system.commands import write_sides
 
 SIZES: dict[str, Any] = {"preset": "custom", "d_model": 16, "d_ff": 16, "num_heads": 2, "vocab_size": 300}
 MODEL = "must be a path, a run or a translator, but is"
 SENTENCES = "must be a path or strings in order (a list, a column), but is"
 HUB = "`model` must be a path, a run, or a model of the hub as owner/name, but is <Translator: en to de, beam size 5>."
+ONE_EACH = (
+    "`n_best` is 3, but each text gets one translation here. Use `translate_detailed`, which returns all candidates."
+)
 SMALL: dict[str, Any] = SIZES | {"max_steps": 4, "device": "cpu", "test_fraction": 0.1, "train_seed": 2}
 
 
@@ -190,7 +195,8 @@ def test_a_mistake_is_the_same_error_from_python_and_from_the_command_line(
     printed = capsys.readouterr().err.strip().split("\n")[-1]
     with pytest.raises(DragomanError) as refusal:
         call()
-    assert printed == f"dragoman: {refusal.value}"
+    assert name_keywords(printed) == f"dragoman: {refusal.value}"
+    assert "`--" not in str(refusal.value)
     assert type(refusal.value).__name__ == kind
     assert "\n" not in str(refusal.value)
 
@@ -249,14 +255,72 @@ def test_what_is_no_run_or_no_model_is_refused(inside: Path) -> None:
         (lambda t: t([1]), "`texts` must be a list of texts, but text 1 is 1."),
         (lambda t: t(["a", None]), "`texts` must be a list of texts, but text 2 is None."),
         (lambda t: t("a", beam_size="5"), '`inference.beam_size` must be a whole number, but is "5".'),
+        (lambda t: t("a", n_best=3), ONE_EACH),
+        (lambda t: t(["a", "b"], n_best=3), ONE_EACH),
+        (lambda t: t.translate(["a"], n_best=3, sample=True), ONE_EACH),
+        (
+            lambda t: t.translate_detailed(["a"], details={"alignment": True}),
+            "`details` must be `dragoman.Details(...)`, but is {'alignment': True}.",
+        ),
+        (
+            lambda t: t.translate_detailed(["a"], {"protect": True}),
+            "`preserve` must be `dragoman.Preserve(...)`, but is {'protect': True}.",
+        ),
+        (
+            lambda t: t.translate(["a"], terms={}),
+            "`terms` must be `dragoman.Terms(...)`, but is {}.",
+        ),
+        (
+            lambda t: next(t.stream("a", terms="terms.tsv")),
+            "`terms` must be `dragoman.Terms(...)`, but is 'terms.tsv'.",
+        ),
+        (
+            lambda t: t.translate_detailed(["a", "b"], prefixes="xy"),
+            "`prefixes` must be a list of texts. For a single text, pass [text].",
+        ),
+        (lambda t: list(t.translate_stream(["a", 2])), "`texts` must be a list of texts, but text 2 is 2."),
+        (lambda t: t.score(["a"], "b"), "`targets` must be a list of texts. For a single text, pass [text]."),
+        (lambda t: t.save(3), "`path` must be a path, but is 3."),
+        (lambda t: dragoman.average("run", last=0), "`last` must be at least 1, but is 0."),
+        (
+            lambda t: dragoman.export("run", "onnx"),
+            '`to` must be one of int8, ctranslate2, marian, but is "onnx".',
+        ),
+        (
+            lambda t: dragoman.export("run", "marian", embeddings="int8"),
+            "`embeddings` is for int8, but `to` is marian. Leave it out.",
+        ),
+        (
+            lambda t: dragoman.export(t, "int8"),
+            "`out` is missing. Name the folder to write, because a loaded translator has no path.",
+        ),
+        (
+            lambda t: dragoman.summary("run", d_model=8),
+            "`d_model` is for a configuration, but run is a trained model. Leave it out.",
+        ),
+        (
+            lambda t: dragoman.summary(t, src_vocab_size=8),
+            "`src_vocab_size` is for a configuration, but this is a trained model. Leave it out.",
+        ),
+        (
+            lambda t: dragoman.train("text.en", "text.de", start_from=t),
+            "`start_from` must be a number, a text, a path or a list of these, but is a Translator. Save it first: "
+            '`start_from=translator.save("model")`.',
+        ),
     ],
 )
 def test_an_argument_of_a_wrong_type_is_one_line(
     inside: Path, translator: dragoman.Translator, call: Callable[[dragoman.Translator], object], line: str
 ) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        call(translator)
-    assert str(refusal.value) == line
+    assert result_of(lambda: call(translator)) == f"ConfigError: {line}"
+
+
+def result_of(call: Callable[[], object]) -> str:
+    """What a call returned or raised, so that a wrong error fails as a difference of two texts."""
+    try:
+        return f"returned {call()!r}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def test_a_translator_of_a_model_in_memory_is_evaluated_compared_and_inspected(
@@ -272,6 +336,113 @@ def test_a_translator_of_a_model_in_memory_is_evaluated_compared_and_inspected(
     comparison = dragoman.compare(memory, translator, *files, beam_size=1)
     assert comparison.metrics[0].a == comparison.metrics[0].b
     assert dragoman.inspect(memory, "Where is the station?").tgt.text == found
+
+
+def test_a_model_with_n_best_of_its_own_translates(translator: dragoman.Translator) -> None:
+    several = dragoman.Translator.from_models(translator.models)
+    several.settings = replace(translator.settings, n_best=3)
+    assert several("How are you?") == translator("How are you?") == several("How are you?", n_best=1)
+    [translation] = several.translate_detailed(["How are you?"])
+    assert len(translation.candidates) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: dragoman.train("text.en", "text.de", "empty/.."), "Choose another `out`, or an empty folder."),
+        (lambda: dragoman.train("text.en", "text.de", "run", d_model=32), "or choose another `out`."),
+        (lambda: dragoman.train(data="three.tsv", src_lang="en"), 'Skip this row with `header="yes"`, or keep it'),
+        (lambda: dragoman.train(data="three.tsv", columns="x,de"), "`columns` names x, but"),
+        (lambda: dragoman.check("three.tsv", tgt_lang="nowhere"), "`tgt_lang` is"),
+        (lambda: dragoman.load("run", device="cuda:9"), "`device` is 'cuda:9'"),
+        (lambda: dragoman.Translator.load("run", device="cuda:9"), "`device` is 'cuda:9'"),
+        (lambda: dragoman.average("run", out="empty"), "Choose another `out`, or remove it."),
+        (lambda: dragoman.export("run", "int8", "run"), "Choose another `out`, or remove it."),
+        (
+            lambda: dragoman.summary(src_vocab_size=8, tgt_vocab_size=9),
+            '`src_vocab_size` and `tgt_vocab_size` must be equal if `model.tie` is "all", but are 8 and 9. Give one '
+            'size, or `tie="decoder"`.',
+        ),
+    ],
+)
+def test_an_error_names_keywords_and_no_flags(inside: Path, call: Callable[[], object], words: str) -> None:
+    (inside / "three.tsv").write_text("en\tde\tfr\nOne\tEins\tUn\n", encoding="utf-8")
+    said = result_of(call)
+    assert words in said
+    assert "--" not in said
+
+
+def test_a_translator_shows_what_is_inside_and_saves_a_copy(inside: Path, translator: dragoman.Translator) -> None:
+    assert hasattr(translator, "save")
+    [trained] = translator.models
+    assert (translator.model, translator.tokenizers, translator.card) == (trained, trained.tokenizers, trained.card)
+    text, copy = ["Where is the station?", ""], inside / "saved" / "copy"
+    assert translator.save(str(copy)) == copy
+    original = dragoman.Run("run").model
+    for name in ("model.safetensors", "tokenizer.json", "card.json", "config.toml"):
+        assert (copy / name).read_bytes() == (original / name).read_bytes()
+    again = dragoman.load(copy, device="cpu")
+    assert again(text) == translator(text)
+    with pytest.raises(ModelError, match=r"copy exists already\. Choose another `path`, or remove it\."):
+        translator.save(copy)
+    with pytest.raises(ModelError, match="is in a model folder"):
+        translator.save(copy / "inside")
+    again.settings = replace(again.settings, beam_size=1)
+    assert dragoman.load(again.save("greedy"), device="cpu").settings.beam_size == 1
+    ensemble = dragoman.load("run", copy, device="cpu")
+    for door in (lambda: ensemble.model, lambda: ensemble.card, lambda: ensemble.save("both")):
+        with pytest.raises(ModelError, match=r"the translator has 2 models, not one\. Choose one of `models`"):
+            door()
+    assert ensemble.tokenizers.same_as(translator.tokenizers)
+
+
+def test_models_are_saved_under_names_that_are_texts(inside: Path, translator: dragoman.Translator) -> None:
+    assert hasattr(translator, "model")
+    trained, words = translator.model, "texts"
+    trained.save(f"{words}/model")
+    assert (inside / words / "model" / "manifest.json").exists()
+    trained.save(f"{words}/model")  # replaces a model
+    assert type(trained).load(f"{words}/model", "cpu").card == trained.card
+    (inside / words / "notes.txt").write_text("mine")
+    with pytest.raises(ModelError, match=r"texts exists already and is not a model folder"):
+        trained.save(words)
+    assert (inside / words / "notes.txt").read_text() == "mine"
+    (inside / "empty model").mkdir()
+    trained.save("empty model")
+    trained.tokenizers.save(words)
+    assert type(trained.tokenizers).load(words).same_as(trained.tokenizers)
+
+
+def test_models_are_averaged_exported_and_summarized_as_by_the_commands(
+    inside: Path, translator: dragoman.Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert {"average", "export", "summary"} <= set(dragoman.__all__)
+    mean = dragoman.average(dragoman.Run("run"), last=2, out="mean")
+    assert mean == Path("mean")
+    assert run_command(["average", "run", "--last", "2", "--out", "mean2"]) == 0
+    assert (inside / "mean" / "model.safetensors").read_bytes() == (inside / "mean2" / "model.safetensors").read_bytes()
+    assert dragoman.average("run") == Path("run/mean")
+    small = dragoman.export(mean, "int8", embeddings="int8")
+    assert small == Path("mean-int8")
+    same = dragoman.export(dragoman.load(mean, device="cpu"), "int8", "small", embeddings="int8")
+    assert (small / "model.safetensors").read_bytes() == (same / "model.safetensors").read_bytes()
+    loaded = dragoman.load(small, device="cpu")
+    assert dragoman.load(loaded.save("small-copy"), device="cpu")("Thank you.") == loaded("Thank you.")
+    capsys.readouterr()
+    assert run_command(["summary", "run"]) == 0
+    printed, shown = capsys.readouterr().out, dragoman.summary(dragoman.Run("run"))
+    assert f"{shown}\n" == printed
+    assert repr(shown) == repr(dragoman.summary(translator)) == repr(dragoman.summary(translator.model))
+    assert repr(shown) == repr(dragoman.summary(translator.models[0].transformer))
+    base = dragoman.summary(preset="base", vocab_size=37000, norm_first=True)
+    theirs = torch.nn.Transformer(batch_first=True, device="meta")  # the same size, without words
+    count = sum(each.numel() for each in theirs.parameters()) + 37_000 * (512 + 1)
+    assert base.rows.total == base.formula == count
+    lines = repr(base).split("\n")
+    assert len(lines) < 20
+    assert lines[2].split() == ["encoder.layers.self_attn", f"{6 * 4 * (512 * 512 + 512):,}"]
+    assert [line.split()[-1] for line in lines[-2:]] == [f"{count:,}"] * 2
+    assert "<td" in base._repr_html_()
 
 
 def test_a_run_loads_its_model_once_until_it_has_a_new_one(folder: Path, tmp_path: Path) -> None:

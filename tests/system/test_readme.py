@@ -176,7 +176,10 @@ def test_the_python_of_the_pages_runs(page: str, place: Path) -> None:
     assert blocks
     for block in blocks:
         quick = block.replace("max_minutes=30", "max_steps=2")
-        done = subprocess.run([sys.executable, "-c", quick], cwd=place, capture_output=True, text=True, timeout=200)
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(place / "hub")}
+        done = subprocess.run(
+            [sys.executable, "-c", quick], cwd=place, env=environment, capture_output=True, text=True, timeout=200
+        )
         assert done.returncode == 0, done.stderr
 
 

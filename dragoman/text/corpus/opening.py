@@ -61,8 +61,8 @@ def open_corpora(settings: DataSettings) -> Corpora:
     train = opened("train", settings.src_lang, settings.tgt_lang)
     if train is None:
         raise ConfigError(
-            "`data.train` is not set. Set it to a .tsv, .csv, .jsonl or .tmx file (--data FILE), "
-            "or set `data.train_src` and `data.train_tgt` to two aligned files (--src FILE --tgt FILE)."
+            "`data.train` is not set. Set it to a .tsv, .csv, .jsonl or .tmx file (`--data FILE`), "
+            "or set `data.train_src` and `data.train_tgt` to two aligned files (`--src FILE --tgt FILE`)."
         )
     return Corpora(train, *(opened(name, train.src_lang, train.tgt_lang) for name in CORPORA[1:]))
 

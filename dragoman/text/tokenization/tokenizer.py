@@ -301,7 +301,7 @@ class TokenizerPair(ShownRecord):
         folder = Path(folder)
         self.src.save(folder / (_JOINT_FILE if self.joint else _SIDE_FILES[0]))
         if not self.joint:
-            self.tgt.save(folder / _SIDE_FILES[1])
+            self.tgt.save(Path(folder) / _SIDE_FILES[1])
 
     @classmethod
     def load(cls, folder: str | Path) -> "TokenizerPair":

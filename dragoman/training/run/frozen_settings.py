@@ -97,7 +97,7 @@ def check_frozen(folder: Path, config: Config) -> None:
         others = {name for name in names - _OF_A_RUN if not name.startswith(TEMPORARY_PREFIX)}
         if others:
             raise CheckpointError(
-                f"{folder} holds {min(others)}, and no run of dragoman. Choose another --out, or an empty folder."
+                f"{folder} holds {min(others)}, and no run of dragoman. Choose another `--out`, or an empty folder."
             )
         _written_config(folder)
         return
@@ -109,7 +109,7 @@ def check_frozen(folder: Path, config: Config) -> None:
         if not _is_free(key, before):
             raise CheckpointError(
                 f"{folder} is a run with `{key}` = {old!r}, but now it is {new!r}. Use the same settings to continue "
-                "it, or choose another --out."
+                "it, or choose another `--out`."
             )
 
 
@@ -156,7 +156,7 @@ def check_recorded(folder: Path, data: DataSettings, given: Collection[str] = ()
         if path and key not in given and not os.path.exists(path):
             raise DataError(
                 f"{path}, which {folder / _CONFIG} records as `{key}`, does not exist. Restore it, or name the file "
-                f"that it is now: {_SHORT_FLAGS.get(key, f'{flag_of(key)} FILE')}."
+                f"that it is now: `{_SHORT_FLAGS.get(key, f'{flag_of(key)} FILE')}`."
             )
 
 
@@ -188,7 +188,7 @@ def _check_unedited(folder: Path, config: Config) -> None:
             if key not in CORPUS_KEYS and not _is_free(key, saved) and not (refits and key in fitted):
                 raise CheckpointError(
                     f"{folder / _CONFIG} was edited: `{key}` is {new!r} there, but the run was trained with {old!r} "
-                    f"({checkpoint / _CONFIG}). Set it back to {old!r}, or train with {new!r} in another --out."
+                    f"({checkpoint / _CONFIG}). Set it back to {old!r}, or train with {new!r} in another `--out`."
                 )
         return
 
@@ -222,7 +222,7 @@ def _written_config(folder: Path) -> Config | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, ConfigError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error} Restore it, or choose another --out.") from None
+        raise CheckpointError(f"{path} cannot be read: {error} Restore it, or choose another `--out`.") from None
 
 
 def _differences(one: Config, other: Config) -> list[tuple[str, object, object]]:

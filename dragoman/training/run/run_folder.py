@@ -205,7 +205,7 @@ def lock_run(run: Path) -> Iterator[None]:
                 number = stream.read().strip()
                 raise CheckpointError(
                     f"{run} is being trained by another process{number and f' (id {number})'}. Wait until it ends, "
-                    "or choose another --out."
+                    "or choose another `--out`."
                 ) from None
             except OSError:
                 break

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from dragoman.config.checking import check_sides
 from dragoman.errors import ConfigError, needs_train_extra
 from dragoman.training.run.run_folder import CORPUS
-from dragoman.workflows.api.keywords import check_path, check_paths, overrides_of_keywords
-from dragoman.workflows.api.loading import PathName
+from dragoman.workflows.api.keywords import check_path, check_paths, naming_keywords, overrides_of_keywords
+from dragoman.workflows.api.loading import PathName, import_start, imported_folder
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.api.sentences import PairData, SentenceData, SentenceFiles
@@ -27,6 +27,7 @@ from dragoman.workflows.training.settings import RunRequest
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from dragoman.bundle import Model
     from dragoman.config.keyword_types import InferenceKeywords, TrainKeywords
     from dragoman.evaluation.comparison import Comparison
     from dragoman.inference.translator import Translator
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
     from dragoman.visualization.inspection.inspection import Inspection
     from dragoman.workflows.training.planning import Plan
 
-AnyModel: TypeAlias = "PathName | Run | Translator"
-"""A model folder, a run, or a loaded translator."""
+AnyModel: TypeAlias = "PathName | Run | Translator | Model"
+"""A model folder, a run, a loaded translator, or its `model`."""
 
 
+@naming_keywords()
 @needs_train_extra("`dragoman.train`")
 def train(
     src: SentenceData | None = None,
@@ -97,6 +99,7 @@ def train(
         return train_in(replace(request, out=base.folder if files.sources else request.folder), files.progress)
 
 
+@naming_keywords()
 @needs_train_extra("`dragoman.plan`")
 def plan(
     src: SentenceData | None = None,
@@ -125,7 +128,7 @@ def plan(
     base = RunRequest(check_paths("config", config))
     with SentenceFiles(base.folder / CORPUS) as files:
         request = _with_settings(base, {**settings, "src": src, "tgt": tgt, "data": data}, files)
-        return plan_run(request, files.progress)
+        return plan_run(import_start(request), files.progress)
 
 
 def _with_settings(request: RunRequest, settings: Mapping[str, object], files: SentenceFiles) -> RunRequest:
@@ -135,6 +138,7 @@ def _with_settings(request: RunRequest, settings: Mapping[str, object], files: S
     return replace(request, overrides=overrides_of_keywords(settings, path_of=files.path), sources=files.sources)
 
 
+@naming_keywords()
 def evaluate(
     model: AnyModel,
     src: SentenceData,
@@ -170,13 +174,14 @@ def evaluate(
     ConfigError, DataError, ModelError
         As the command `dragoman evaluate`.
     """
-    scored = _model_request(model, settings)
+    scored = model_request(model, settings)
     with SentenceFiles() as files:
         src, ref = str(files.path("src", src)), str(files.path("ref", ref))
         request = EvaluationRequest(src=src, ref=ref, model=scored, checklist=checklist)
         return evaluate_test(replace(request, train=files.paths("train", train)), files.progress)
 
 
+@naming_keywords()
 def compare(
     a: "AnyModel | SentenceData",
     b: "AnyModel | SentenceData",
@@ -208,12 +213,15 @@ def compare(
     models = ModelRequest(overrides=overrides_of_keywords(settings, ("inference",)))
     with SentenceFiles() as files:
         kinds = ", a run, a translator"
-        first, second = (_loaded(each) or str(files.path(name, each, kinds)) for name, each in (("a", a), ("b", b)))
+        first, second = (
+            _loaded(each) or str(imported_folder(files.path(name, each, kinds))) for name, each in (("a", a), ("b", b))
+        )
         src, ref = str(files.path("src", src)), str(files.path("ref", ref))
         request = ComparisonRequest(a=first, b=second, src=src, ref=ref, models=models)
         return compare_systems(request, files.progress)
 
 
+@naming_keywords()
 def check(
     *files: SentenceData | PairData,
     dev: PathName | Sequence[SentenceData | PairData] = (),
@@ -253,6 +261,7 @@ def check(
         return replace(found, name=in_memory.named(found.name), findings=findings)
 
 
+@naming_keywords()
 @needs_train_extra("`dragoman.inspect`")
 def inspect(model: AnyModel, text: str, **settings: "Unpack[InferenceKeywords]") -> "Inspection":
     """Translate a text, and record what happens inside the model: attention, probabilities and beam search.
@@ -279,21 +288,25 @@ def inspect(model: AnyModel, text: str, **settings: "Unpack[InferenceKeywords]")
 
     if not isinstance(text, str):
         raise ConfigError(f"`text` must be a string, but is {text!r:.60}.")
-    return inspect_model(_model_request(model, settings), text, progress=default_progress())
+    return inspect_model(model_request(model, settings), text, progress=default_progress())
 
 
-def _model_request(model: object, settings: Mapping[str, object]) -> ModelRequest:
+def model_request(model: object, settings: Mapping[str, object]) -> ModelRequest:
     """The request for a model, which may be loaded already."""
     overrides = overrides_of_keywords(settings, ("inference",))
     if translator := _loaded(model):
         return ModelRequest(overrides=overrides, translator=translator)
-    return ModelRequest((str(check_path("model", model, ", a run or a translator")),), overrides)
+    path = imported_folder(check_path("model", model, ", a run or a translator"))
+    return ModelRequest((str(path),), overrides)
 
 
 def _loaded(model: object) -> "Translator | None":
-    """The model if it is a translator, which is only imported if it can be one."""
+    """The translator if the model is loaded. Its module is only imported if it can be one."""
     if isinstance(model, str | os.PathLike):
         return None
+    from dragoman.bundle import Model
     from dragoman.inference.translator import Translator
 
+    if isinstance(model, Model):
+        return Translator.from_models([model])
     return model if isinstance(model, Translator) else None

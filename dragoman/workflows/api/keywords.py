@@ -4,16 +4,21 @@ A keyword becomes the text that the command line would read, so Python gets the 
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from dragoman.config import CORPUS_KEYS, SETTINGS
 from dragoman.config.fields import did_you_mean
 from dragoman.config.names import describe_removed, name_hint
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DragomanError
 
 CORPUS_KEYWORDS = {"data": "data.train", "src": "data.train_src", "tgt": "data.train_tgt"}
 """Short names of the settings of the training text: keywords in Python, and flags of the command line."""
+# Flags of the command line in a message. Those without a keyword stay, such as `--no-line-check`.
+_FLAGS = re.compile(r"`(--(?!no-l)[a-z][^`]*)`")
+_LIKE_KEYWORDS = {"--from": "--start-from", "--header": "--header yes", "--no-header": "--header no"}
 
 
 def check_path(name: str, value: object, others: str = "") -> Path:
@@ -111,6 +116,35 @@ def _text_of(keyword: str, value: object) -> str:
             return ",".join(_text_of(keyword, each) for each in value)
         case os.PathLike():
             return str(Path(value))
+    advice = ' Save it first: `start_from=translator.save("model")`.' if keyword.endswith("start_from") else ""
     raise ConfigError(
-        f"`{keyword}` must be a number, a text, a path or a list of these, but is a {type(value).__name__}."
+        f"`{keyword}` must be a number, a text, a path or a list of these, but is a {type(value).__name__}.{advice}"
     )
+
+
+@contextmanager
+def naming_keywords() -> Iterator[None]:
+    """Decorator of a function of the API, whose errors name keywords instead of flags."""
+    try:
+        yield
+    except DragomanError as error:
+        error.args = (name_keywords(str(error)),)
+        raise
+
+
+def name_keywords(text: str) -> str:
+    """A message with each flag in backticks as a keyword.
+
+    `` `--columns 2,1 --train.seed 2` `` becomes `` `columns="2,1", train_seed=2` ``.
+    """
+    return _FLAGS.sub(lambda span: f"`{', '.join(map(_keyword_of, re.split(' (?=--[a-z])', span[1])))}`", text)
+
+
+def _keyword_of(flag: str) -> str:
+    name, _, value = _LIKE_KEYWORDS.get(flag, flag)[2:].partition(" ")
+    name = name.replace("-", "_")
+    short = name.rpartition(".")[2]
+    keyword = short if sum(key.endswith(f".{short}") for key in SETTINGS) < 2 else name.replace(".", "_")
+    if not re.fullmatch(r"-?[0-9.]+|", value):
+        value = value.title() if value in ("true", "false") else '"' + value.strip("'") + '"'
+    return keyword + f"={value}" * bool(value)

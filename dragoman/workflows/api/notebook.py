@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.counting import show_by_default
 from dragoman.display import is_notebook
 from dragoman.training.run.log import LogDisplay, duration
+from dragoman.workflows.api.keywords import name_keywords
 from dragoman.workflows.progress import Progress, TerminalProgress, count_text
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class NotebookProgress(Progress):
 
     def note(self, text: str) -> None:
         """Show a note below the bar."""
-        self._notes.append(self.named(text))
+        self._notes.append(name_keywords(self.named(text)))
         self._show()
 
     def stage(self, name: str, done: int, total: int | None = None, unit: str = "pairs") -> None:
@@ -115,8 +116,8 @@ class _TrainingDisplay(LogDisplay):
 
     def say(self, text: str) -> None:
         """Add a line to the log below the curve."""
-        self.text = text
-        self._lines.append(text)
+        self.text = name_keywords(text)
+        self._lines.append(self.text)
         self._show()
 
     def progress(self, event: Mapping[str, Any], seconds_left: float | None, text: str) -> None:

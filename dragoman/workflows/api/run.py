@@ -15,7 +15,8 @@ from dragoman.errors import ConfigError, DataError, ModelError, needs_train_extr
 from dragoman.files import MANIFEST
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.run_folder import CORPUS, LOCK
-from dragoman.workflows.api.keywords import check_path, overrides_of_keywords
+from dragoman.workflows.api.keywords import check_path, naming_keywords, overrides_of_keywords
+from dragoman.workflows.api.loading import import_start
 from dragoman.workflows.api.sentences import SentenceFiles
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
@@ -256,6 +257,7 @@ class Run(os.PathLike[str]):
         source, reference = store.src_text(number - 1), store.tgt_text(number - 1)
         return TestSentence(source, reference, self.translator().translate([source])[0])
 
+    @naming_keywords()
     def resume(self, **settings: "Unpack[TrainKeywords]") -> "Run":
         """Continue training with the same data and other limits, such as ``run.resume(max_steps=2000)``.
 
@@ -285,7 +287,7 @@ def train_in(request: RunRequest, progress: Progress) -> Run:
     from dragoman.signals import Interrupted
     from dragoman.workflows.training.training import train_run
 
-    run = resolve_run(request, progress)
+    run = resolve_run(import_start(request), progress)
     try:
         with counting("validating", QUIET.stage):  # a validation has no bar of its own
             train_run(run, progress)

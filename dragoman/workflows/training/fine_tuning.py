@@ -45,7 +45,7 @@ def match_model(config: Config) -> Config:
                 name = "preset"
             raise ConfigError(
                 f"`{table}.{name}` is {quote_value(wanted[name])}, but {model} has {quote_value(has[name])}. "
-                f"Leave it out, or train without `train.start_from` (--from)."
+                f"Leave it out, or train without `train.start_from` (`--from`)."
             )
     languages = {}
     for side in ("src_lang", "tgt_lang"):

@@ -5,12 +5,14 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dragoman
 from dragoman.cli.main import run_command
 from dragoman.corpora import FetchedCorpus, fetch, names
+from dragoman.corpora.hub_dataset import WantedCorpus, choose_config
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import ConfigError, DataError, DragomanError, ResourceError
 from tests.system.stand_in_hub import CONVERTED, Files, StandInHub, card, commit_of, multi30k, parquet, running_hub
@@ -211,14 +213,19 @@ def test_a_commit_and_columns_can_be_chosen(hub: StandInHub) -> None:
     ("name", "langs", "error", "message"),
     [
         (
-            "opus_boks",
+            "opus_gnome",
             "en-de",
             DataError,
-            r"opus_boks cannot be downloaded .* does not exist there.* Did you mean `opus_books`\?",
+            r"opus_gnome cannot be downloaded .* does not exist there.* Did you mean `opus_books`\?",
         ),
         ("opus_books", "en-ca", ConfigError, r"does not have en-ca\. It has ca-de, de-en\. Did you mean"),
-        ("opus_books", "english", ConfigError, r"`LANGS` must be two languages such as en-de, but is 'english'"),
-        ("multi30k", "en-fr", ConfigError, r"no column `translation` or columns with fr\. It has en, de"),
+        ("opus_books", "english", ConfigError, r"`langs` must be two languages such as en-de, but is 'english'"),
+        (
+            "bentrevett/multi30k",
+            "en-fr",
+            ConfigError,
+            r"no column `translation` or columns with fr\. It has en, de",
+        ),
         ("tatoeba", "en-mr", DataError, r"is a Python script \(tatoeba\.py\), .* no copy of it in Parquet"),
         (
             "Someone/table",
@@ -229,7 +236,7 @@ def test_a_commit_and_columns_can_be_chosen(hub: StandInHub) -> None:
         ("Someone/gated", "en-de", DataError, r"Someone/gated cannot be downloaded without permission"),
         ("Someone/empty", "en-de", DataError, r"Someone/empty has no files that `datasets` reads"),
         ("Someone/damaged", "en-de", DataError, r"Someone/damaged cannot be read \("),
-        ("wmt18", "kk-en", DataError, r"wmt/wmt18, configuration kk-en, has no sentence pair"),
+        ("wmt/wmt18", "kk-en", DataError, r"wmt/wmt18, configuration kk-en, has no sentence pair"),
     ],
 )
 def test_failures_are_one_line_and_leave_nothing(
@@ -242,6 +249,44 @@ def test_failures_are_one_line_and_leave_nothing(
     assert capsys.readouterr().err.split("\n")[-2] == f"dragoman: {caught.value}"
     assert "\n" not in str(caught.value)
     assert not list(Path().glob("corpora/*")) + list(Path().glob("corpora/.*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "langs", "message"),
+    [
+        ("opus_book", "en-it", "opus_book is not the short name of a corpus. Did you mean `opus_books`?"),
+        ("WMT14", "de-en", "Did you mean `wmt14`?"),
+        ("wmt14", "en-it", "wmt/wmt14 does not have en-it. It has cs-en, de-en, fr-en, hi-en, ru-en."),
+        ("multi30k", "en-fr", "bentrevett/multi30k does not have en-fr. It has en-de."),
+        ("opus_books", ("en", "it"), "`langs` must be a text such as \"en-it\", but is ('en', 'it')."),
+        (None, "en-it", '`name` must be a text such as "opus_books", but is None.'),
+    ],
+)
+def test_what_the_catalogue_knows_needs_no_network(hub: StandInHub, name: Any, langs: Any, message: str) -> None:
+    said = ""
+    try:
+        fetch(name, langs)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    assert message in said
+    assert said.startswith("ConfigError: ")
+    assert hub.requests == []
+
+
+def test_a_full_name_a_configuration_or_a_commit_asks_the_hub(hub: StandInHub) -> None:
+    for name, settings in (("wmt/wmt14", {}), ("wmt14", {"config": "it-en"}), ("wmt14", {"revision": "0" * 40})):
+        hub.requests.clear()
+        with pytest.raises(DragomanError):
+            fetch(name, "en-it", **settings)
+        assert hub.requests
+
+
+def test_no_pair_of_the_catalogue_is_refused() -> None:
+    for corpus in names():
+        for pair in corpus.pairs:
+            one, other = pair.split("-")
+            for src, tgt in ((one, other), (other, one)):
+                assert choose_config([*corpus.pairs], WantedCorpus(corpus.data_set, src, tgt)) == pair
 
 
 def test_without_a_network(hub: StandInHub, monkeypatch: pytest.MonkeyPatch) -> None:

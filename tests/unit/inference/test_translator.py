@@ -154,11 +154,11 @@ def test_translation_starts_with_its_prefix(tokenizers: TokenizerPair) -> None:
 def test_samples_depend_on_seed_and_text_number_only(tokenizers: TokenizerPair) -> None:
     texts = list(sentences(12, 5))
     hot = {"sample": True, "temperature": 2.5, "n_best": 2}
-    found = copier(tokenizers).translate(texts, **hot)
-    assert found != texts
-    assert found == copier(tokenizers).translate(texts, batch_tokens=1, **hot)
-    assert found == [one.text for one in copier(tokenizers).translate_stream(texts, 5, **hot)]
-    assert found != copier(tokenizers).translate(texts, seed=2, **hot)
+    found = copier(tokenizers).translate_detailed(texts, **hot)
+    assert [one.text for one in found] != texts
+    assert found == copier(tokenizers).translate_detailed(texts, batch_tokens=1, **hot)
+    assert found == list(copier(tokenizers).translate_stream(texts, 5, **hot))
+    assert found != copier(tokenizers).translate_detailed(texts, seed=2, **hot)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
 """Settings as keywords become the text of flags, or one clear error."""
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
 
+import dragoman
 from dragoman.config import SETTINGS, Config, read_config
+from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
-from dragoman.workflows.api.keywords import overrides_of_keywords
+from dragoman.workflows.api.keywords import name_keywords, overrides_of_keywords
 
 
 def test_names_values_and_tables_become_the_text_of_flags() -> None:
@@ -76,3 +80,42 @@ def test_only_the_requested_tables_are_known() -> None:
     assert overrides_of_keywords({"seed": 3}, ["inference"]) == {"inference.seed": "3"}
     with pytest.raises(ConfigError, match="`max_steps` is not a setting"):
         overrides_of_keywords({"max_steps": 3}, ["inference"])
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ("Choose another `--out`, or remove it.", "Choose another `out`, or remove it."),
+        ("`--src-lang` and `--tgt-lang` (`data.src_lang`)", "`src_lang` and `tgt_lang` (`data.src_lang`)"),
+        ("Swap them: `--columns 2,1 --src-lang en`.", 'Swap them: `columns="2,1", src_lang="en"`.'),
+        ("add `--data.check-languages false`", "add `check_languages=False`"),
+        ("Set `--train.max-minutes 20`, or `--train.warmup-steps 7`", "Set `max_minutes=20`, or `warmup_steps=7`"),
+        ("`--header`, or `--no-header`", '`header="yes"`, or `header="no"`'),
+        ("with `--from` this run, `--data 'my file.tsv'`", 'with `start_from` this run, `data="my file.tsv"`'),
+        ("Read it with `--encoding utf-16-le`", 'Read it with `encoding="utf-16-le"`'),
+        ("`dragoman evaluate --train`; add `--no-line-check`", "`dragoman evaluate --train`; add `--no-line-check`"),
+        ("my--file, --out and `a --out b` stay", "my--file, --out and `a --out b` stay"),
+    ],
+)
+def test_flags_in_a_message_become_keywords(message: str, named: str) -> None:
+    assert name_keywords(message) == named
+    assert name_keywords(named) == named
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_the_keyword_of_a_flag_sets_the_same_setting(key: str) -> None:
+    keyword, _, value = name_keywords(f"`{flag_of(key)} 7`").strip("`").partition("=")
+    assert overrides_of_keywords({keyword: value}) == {key: "7"}
+
+
+def test_errors_write_flags_in_backticks() -> None:
+    """Elsewhere, `name_keywords` does not find them. The commands of other programs are left out."""
+    package = Path(dragoman.__file__).parent
+    for path in package.rglob("*.py"):
+        if path.relative_to(package).parts[0] in ("cli", "serving") or path.stem in ("cluster", "distributed"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and node.exc:
+                texts = (each.value for each in ast.walk(node.exc) if isinstance(each, ast.Constant))
+                message = "".join(text for text in texts if isinstance(text, str))
+                assert not re.search(r"(?<![\w-])--[a-z]", re.sub(r"`[^`]*`", "", message)), (path, message)
