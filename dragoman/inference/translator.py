@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import count, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -564,6 +565,12 @@ def _without_markers(
 
 def override_settings(settings: InferenceSettings, overrides: Mapping[str, object]) -> InferenceSettings:
     """Replace some settings. Raises ConfigError for an unknown name, an invalid value or a contradiction."""
-    result = replace(settings, **overrides)  # type: ignore[arg-type]
-    check_config(Config(inference=result))
+    result = replace(settings, **overrides) if overrides else settings  # type: ignore[arg-type]
+    _check_together(result)
     return result
+
+
+@lru_cache
+def _check_together(settings: InferenceSettings) -> None:
+    """Raise ConfigError for a contradiction. Calls of a translator mostly have the same settings."""
+    check_config(Config(inference=settings))
