@@ -17,11 +17,12 @@ Everything that the model translates correctly by itself stays as it is.
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.display import one_line
 from dragoman.engines.interface import Source
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS, flags_of
@@ -47,8 +48,6 @@ from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import Word, words_of
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from dragoman.config.keyword_types import TranslateKeywords
     from dragoman.inference.translator import Translator
 
@@ -517,7 +516,9 @@ def _translate(
     settings: "TranslateKeywords",
 ) -> list[str]:
     if not hasattr(translator, "translate_marked"):
-        raise ConfigError(f"`translator` must be a loaded translator, but is {translator!r:.60}. Call `dragoman.load`.")
+        raise ConfigError(
+            f"`translator` must be a loaded translator, but is {one_line(translator)}. Call `dragoman.load`."
+        )
     answers = translator.translate_marked(texts, preserve, NO_DETAILS, **settings)
     if report:
         for answer in answers:

@@ -32,25 +32,25 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (934, 11),
+    "(no package)": (910, 11),
     "bundle": (602, 5),
-    "cli": (1940, 25),
+    "cli": (1937, 25),
     "config": (1230, 8),
     "corpora": (445, 3),
     "data": (766, 6),
     "demo": (493, 4),
     "devices": (281, 4),
     "engines": (2486, 20),
-    "evaluation": (1002, 7),
+    "evaluation": (1003, 7),
     "exchange": (929, 7),
-    "inference": (944, 7),
+    "inference": (936, 7),
     "kernels": (1190, 9),
     "model": (587, 7),
     "serving": (2749, 25),
     "text": (4523, 34),
     "training": (2712, 20),
     "visualization": (2427, 21),
-    "workflows": (2447, 23),
+    "workflows": (2444, 23),
 }
 TORCH_FREE_FILES = (
     "inference.translator",
