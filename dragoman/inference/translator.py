@@ -211,6 +211,8 @@ class Translator:
         ModelError
             If the tokenizers of the models differ.
         """
+        if not models:
+            raise ModelError("there is no model to translate with. Give at least one.")
         first, *others = models
         settings = first.config.inference
         if precision is not None:

@@ -43,7 +43,7 @@ SIZES = {
     "engines": (2486, 20),
     "evaluation": (1003, 7),
     "exchange": (929, 7),
-    "inference": (936, 7),
+    "inference": (945, 7),
     "kernels": (1190, 9),
     "model": (587, 7),
     "serving": (2749, 25),
