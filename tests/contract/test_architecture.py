@@ -32,18 +32,18 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (934, 11),
+    "(no package)": (910, 11),
     "bundle": (602, 5),
-    "cli": (1940, 25),
-    "config": (1229, 8),
+    "cli": (1937, 25),
+    "config": (1230, 8),
     "corpora": (445, 3),
     "data": (766, 6),
     "demo": (493, 4),
     "devices": (287, 4),
     "engines": (2486, 20),
-    "evaluation": (1002, 7),
+    "evaluation": (1003, 7),
     "exchange": (929, 7),
-    "inference": (940, 7),
+    "inference": (945, 7),
     "kernels": (1190, 9),
     "model": (590, 7),
     "serving": (2749, 25),

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card, score_text
@@ -23,8 +23,6 @@ from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.figure import Figure
 
     from dragoman.config.keyword_types import TrainKeywords
