@@ -106,7 +106,7 @@ def test_lists_train_the_model_that_files_train_and_the_run_keeps_them(
 @pytest.mark.parametrize(
     ("start", "said"),
     [
-        ("lists", "has changed since this run started, and a run cannot continue with other pairs. Restore the file, "),
+        ("lists", "has changed since this run started, and a run cannot continue with other pairs. Restore it, "),
         ("files", "is not the text that this run started with, which was "),
     ],
 )

@@ -124,7 +124,7 @@ class Run(os.PathLike[str]):
         except Exception as error:  # whatever is wrong with the folder, a notebook shows the run
             return f"{name}: {error}"
         scores = score_text(RunScores(card.scores_by_data()).latest())
-        return f"{name}: {card.languages}, {card.steps:,} steps{', ' if scores else ''}{scores}"
+        return f"{name}: {card.languages}, {card.steps:,} step{'s' * (card.steps != 1)}{', ' if scores else ''}{scores}"
 
     def _repr_html_(self) -> str:
         scores = RunScores()
