@@ -17,7 +17,6 @@ from dragoman.training.run.run_folder import CORPUS
 from dragoman.workflows.api.keywords import (
     check_path,
     check_paths,
-    name_keywords,
     naming_keywords,
     overrides_of_keywords,
 )
@@ -262,7 +261,7 @@ def check(
         train, *sets = (in_memory.paths(name, part) for name, part in (("data", files), ("dev", dev), ("test", test)))
         held_out = dict(zip(("dev", "test"), sets, strict=True))
         found = check_files(train, held_out, (src_lang, tgt_lang), progress=in_memory.progress)
-        findings = tuple(replace(each, message=name_keywords(in_memory.named(each.message))) for each in found.findings)
+        findings = tuple(replace(each, message=in_memory.named(each.message)) for each in found.findings)
         return replace(found, name=in_memory.named(found.name), findings=findings)
 
 
