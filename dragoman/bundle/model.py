@@ -116,7 +116,8 @@ class Weights:
             return [(0, 0)]  # integers never change
         if arrays := self._arrays:
             return [(array.ctypes.data, 0) for array in arrays.values()]
-        return [(each.data_ptr(), 0 if each.is_inference() else each._version) for each in self._parameters]
+        parameters = self.transformer.parameters()  # also those that were replaced
+        return [(each.data_ptr(), 0 if each.is_inference() else each._version) for each in parameters]
 
     @property
     def transformer(self) -> "Transformer":
@@ -145,7 +146,6 @@ class Weights:
             return self._built
 
     def _keep(self, transformer: "Transformer") -> None:
-        self._parameters = list(transformer.parameters())
         self._built = transformer
         if self.stored_precision == "float32":
             self._arrays = {}  # last, because threads may read it without the lock
