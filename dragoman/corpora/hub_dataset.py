@@ -303,8 +303,7 @@ def choose_config(configs: list[str], wanted: WantedCorpus) -> str:
             return min(found, key=len)
     if pairs:
         named = sorted({"-".join(pair) for pair in pairs.values()})
-        hint = did_you_mean(wanted.languages, [*named, *("-".join(pair[::-1]) for pair in pairs.values())])
-        raise ConfigError(f"{wanted.data_set} does not have {wanted.languages}. It has {_listed(named)}.{hint}")
+        raise ConfigError(f"{wanted.data_set} does not have {wanted.languages}. It has {_listed(named)}.")
     if len(configs) == 1:
         return configs[0]
     raise ConfigError(

@@ -18,6 +18,7 @@ from dragoman.errors import ConfigError, DataError, DragomanError
 from dragoman.files import TemporaryFolder, disk_errors
 from dragoman.text.corpus.splitting import chunks
 from dragoman.text.lines import join_lines, replace_surrogates
+from dragoman.workflows.api.keywords import name_keywords
 from dragoman.workflows.api.loading import PathName
 from dragoman.workflows.api.notebook import default_progress
 
@@ -56,8 +57,9 @@ class SentenceFiles(AbstractContextManager["SentenceFiles"]):
             error.args = (self.named(str(error)),)
 
     def named(self, text: str) -> str:
-        """The text, with the names of arguments instead of the paths of their files."""
-        return re.sub(rf"{re.escape(str(self._folder))}/(\w+)(\.jsonl)?", r"`\1`", text) if self._folder else text
+        """The text, with the names of arguments instead of the paths of their files, and keywords instead of flags."""
+        text = re.sub(rf"{re.escape(str(self._folder))}/(\w+)(\.jsonl)?", r"`\1`", text) if self._folder else text
+        return name_keywords(text)
 
     def path(self, name: str, value: object, others: str = "") -> Path:
         """The path that an argument is, or the path of a new file with the sentences or pairs that it has.
@@ -101,6 +103,9 @@ class SentenceFiles(AbstractContextManager["SentenceFiles"]):
     def paths(self, name: str, value: object) -> tuple[str, ...]:
         """The paths that an argument lists: of pairs or a single text, of two sides, or of several texts."""
         values = value if isinstance(value, list | tuple) else [value]
+        if len(values) > 2 and all(isinstance(each, str) and not os.path.exists(each) for each in values):
+            problem = f"but is a list of {len(values)} texts, and {_shown(values[0])} is no file"
+            raise ConfigError(f"`{name}` must have files or lists of sentences, {problem}. Write `{name}=[SENTENCES]`.")
         endings = ["_src", "_tgt", *map(str, range(3, len(values) + 1))] if len(values) > 1 else [""]
         names = [f"{name}{ending}".removeprefix("data_") for ending in endings]
         return tuple(str(self.path(*each)) for each in zip(names, values, strict=False))

@@ -55,11 +55,20 @@ def test_errors_and_notes_name_the_argument(capsys: pytest.CaptureFixture[str]) 
     failure = DataError()
     with suppress(DataError), SentenceFiles() as files:
         one, other = files.path("a", ["x"]), files.path("dev", [("x", "y")])
-        files.progress.note(f"reading {one} and train.en")
+        files.progress.note(f"reading {one} and train.en, as `--data.dev-src` says")
         failure.args = (f"{one}, line 3, and {other} differ.",)
         raise failure
     assert str(failure) == "`a`, line 3, and `dev` differ."
-    assert capsys.readouterr().err == "dragoman: reading `a` and train.en\n"
+    assert capsys.readouterr().err == "dragoman: reading `a` and train.en, as `dev_src` says\n"
+
+
+def test_one_list_of_sentences_in_place_of_several_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "here.txt").touch()
+    here = str(tmp_path / "here.txt")
+    with SentenceFiles() as files:
+        with pytest.raises(ConfigError, match=r"list of 3 texts, and 'One\.' is no file\. Write `train=\[SENTENCES\]`"):
+            files.paths("train", ["One.", "Two.", "Three."])
+        assert files.paths("train", [here, "missing", here]) == (here, "missing", here)
 
 
 def test_a_run_gets_paths_in_its_folder_and_where_the_files_are_now() -> None:
