@@ -52,37 +52,11 @@ _MODULES = {
     ),
 }
 
-__all__ = [
-    "train",
-    "load",
-    "evaluate",
-    "compare",
-    "inspect",
-    "plan",
-    "check",
-    "import_model",
-    "export",
-    "average",
-    "summary",
-    "Run",
-    "Translator",
-    "Details",
-    "Preserve",
-    "Terms",
-    "translate_html",
-    "translate_xml",
-    "translate_srt",
-    "Transformer",
-    "Batch",
-    "greedy",
-    "DataSettings",
-    "TokenizerSettings",
-    "ModelSettings",
-    "TrainSettings",
-    "ValidateSettings",
-    "InferenceSettings",
-    "__version__",
-]
-__all__ += ["corpora", "data", "errors", "evaluation", "model", "text", "training", "visualization"]
+__all__ = ["train", "load", "evaluate", "compare", "inspect", "plan", "check", "import_model", "export", "average"]
+__all__ += ["summary", "Run", "Translator", "Details", "Preserve", "Terms"]
+__all__ += ["translate_html", "translate_xml", "translate_srt", "Transformer", "Batch", "greedy"]
+__all__ += ["DataSettings", "TokenizerSettings", "ModelSettings", "TrainSettings", "ValidateSettings"]
+__all__ += ["InferenceSettings", "corpora", "data", "errors", "evaluation", "model", "text", "training"]
+__all__ += ["visualization", "__version__"]
 
 import_lazily(__name__, __all__, _MODULES)

@@ -131,6 +131,11 @@ def _printable(text: str) -> str:
     return escape_controls(" ".join(cut.split())).encode("utf-8", "backslashreplace").decode()
 
 
+def one_line(value: object) -> str:
+    """The start of a value as Python shows it, on one line, for an error."""
+    return f"{' '.join(repr(value).split()):.60}"
+
+
 def html_page(page: str) -> str:
     """A whole HTML page as a frame of a notebook, apart from the notebook's own style and scripts."""
     style = "width: 100%; height: 40em; border: 1px solid #ccc"

@@ -12,7 +12,7 @@ from dragoman.config import CORPUS_KEYS, SETTINGS, Setting
 TARGET = Path(__file__).parents[1] / "dragoman" / "config" / "keyword_types.py"
 TYPES = {
     **{key: "_Sentences" if key.endswith(("_src", "_tgt")) else "_Pairs" for key in CORPUS_KEYS},
-    "data.train": "_Pairs | Mapping[str, object]",  # `train` is also the name of a table
+    "data.train": "_Pairs | Mapping[str, object] | TrainSettings",  # `train` is also the name of a table
     "train.start_from": "_PathName",
     "data.columns": "str | Sequence[str | int]",
 }
@@ -21,12 +21,14 @@ HEAD = '''\
 """Settings as typed keywords: type checkers and editors know each name, its type and its choices.
 
 tools/keyword_types.py writes this file. Nothing imports it at run time. A setting has two names: without its table if
-the name is unique, and with its table. A table can also be a dict.
+the name is unique, and with its table. A table can also be a dict or a record.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypedDict
+
+from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings, TrainSettings, ValidateSettings
 
 _PathName = str | PathLike[str]
 _Sentences = _PathName | Iterable[str]
@@ -43,7 +45,7 @@ class _UniqueInference(TypedDict, total=False):
 class _TableInference(TypedDict, total=False):
     """Settings of [inference] with the name of the table."""
 
-    inference: Mapping[str, object]
+    inference: Mapping[str, object] | InferenceSettings
 {table}
 
 class TranslateKeywords(_UniqueInference, total=False):
@@ -58,9 +60,9 @@ class InferenceKeywords(TranslateKeywords, _TableInference, total=False):
 class TrainKeywords(_UniqueInference, _TableInference, total=False):
     """Keywords of `dragoman.train`, `dragoman.plan` and `Run.resume`: all settings."""
 
-    tokenizer: Mapping[str, object]
-    model: Mapping[str, object]
-    validate: Mapping[str, object]
+    tokenizer: Mapping[str, object] | TokenizerSettings
+    model: Mapping[str, object] | ModelSettings
+    validate: Mapping[str, object] | ValidateSettings
 {train}'''
 
 

@@ -13,8 +13,7 @@ def run(options: Options) -> None:
     """Print the path of the new model folder."""
     folder = convert_model(options.model, options.out, TerminalProgress())
     card = read_card(folder)
-    languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
-    say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(folder))}`")
+    say(f"{card.languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(folder))}`")
     print(folder)
 
 

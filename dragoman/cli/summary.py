@@ -6,7 +6,7 @@ from dragoman.cli.arguments import ArgumentParser, Options, path_name, whole_num
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.display import json_text, say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
-from dragoman.workflows.inspection import ModelSummary, summarize_model
+from dragoman.workflows.inspection import summarize_model
 from dragoman.workflows.progress import TerminalProgress
 
 
@@ -18,15 +18,20 @@ def run(options: Options) -> int:
         check_figure_path(options.plot, "--plot")
     sizes = options.src_vocab_size, options.tgt_vocab_size
     summary = summarize_model(options.what, options.overrides(), sizes, TerminalProgress())
-    _print(summary, options.json)
+    rows, total, formula = summary.rows, summary.rows.total, summary.formula
+    if options.json:
+        facts = {"tensors": [asdict(row) for row in rows], "total": total, "formula": formula}
+        print(json_text({**facts, "model": asdict(summary.config.model)}))
+    else:
+        print(summary)
     if options.plot is not None:
         from dragoman.visualization.figures.figure import save_figure
         from dragoman.visualization.figures.model_figures import plot_summary
 
         config = summary.config
-        save_figure(plot_summary(summary.rows, config.train, config.model.d_model), options.plot)
+        save_figure(plot_summary(rows, config.train, config.model.d_model), options.plot)
         say(f"wrote the picture to {options.plot}")
-    return 0 if summary.rows.total == summary.formula else 1
+    return 0 if total == formula else 1
 
 
 def build_parser() -> ArgumentParser:
@@ -43,12 +48,3 @@ def build_parser() -> ArgumentParser:
     parser.add_flag("--plot", "FILE", text, path_name)
     parser.add_settings("model", "tokenizer", "train", common=["model.preset", "model.tie", "tokenizer.joint"])
     return parser
-
-
-def _print(summary: ModelSummary, as_json: bool) -> None:
-    rows, total, formula = summary.rows, summary.rows.total, summary.formula
-    if as_json:
-        facts = {"tensors": [asdict(row) for row in rows], "total": total, "formula": formula}
-        print(json_text({**facts, "model": asdict(summary.config.model)}))
-        return
-    print(summary)

@@ -1,12 +1,14 @@
 """Settings as typed keywords: type checkers and editors know each name, its type and its choices.
 
 tools/keyword_types.py writes this file. Nothing imports it at run time. A setting has two names: without its table if
-the name is unique, and with its table. A table can also be a dict.
+the name is unique, and with its table. A table can also be a dict or a record.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypedDict
+
+from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings, TrainSettings, ValidateSettings
 
 _PathName = str | PathLike[str]
 _Sentences = _PathName | Iterable[str]
@@ -32,7 +34,7 @@ class _UniqueInference(TypedDict, total=False):
 class _TableInference(TypedDict, total=False):
     """Settings of [inference] with the name of the table."""
 
-    inference: Mapping[str, object]
+    inference: Mapping[str, object] | InferenceSettings
     inference_beam_size: int
     inference_length_penalty: Literal["paper", "power"]
     inference_length_penalty_alpha: float
@@ -66,11 +68,11 @@ class InferenceKeywords(TranslateKeywords, _TableInference, total=False):
 class TrainKeywords(_UniqueInference, _TableInference, total=False):
     """Keywords of `dragoman.train`, `dragoman.plan` and `Run.resume`: all settings."""
 
-    tokenizer: Mapping[str, object]
-    model: Mapping[str, object]
-    validate: Mapping[str, object]
-    train: _Pairs | Mapping[str, object]
-    data_train: _Pairs | Mapping[str, object]
+    tokenizer: Mapping[str, object] | TokenizerSettings
+    model: Mapping[str, object] | ModelSettings
+    validate: Mapping[str, object] | ValidateSettings
+    train: _Pairs | Mapping[str, object] | TrainSettings
+    data_train: _Pairs | Mapping[str, object] | TrainSettings
     train_src: _Sentences
     data_train_src: _Sentences
     train_tgt: _Sentences

@@ -55,7 +55,8 @@ def settings_table(table: str) -> Callable[[type[Settings]], type[Settings]]:
                 raise ConfigError(f"`{name}` is not a setting of [{table}].{hint}")
             set_all(self, *values, **given)
             for name, setting in settings.items():
-                object.__setattr__(self, name, setting.check(getattr(self, name), f"`{setting.key}`"))
+                if (value := getattr(self, name)) is not setting.default:  # which `replace` passes too
+                    object.__setattr__(self, name, setting.check(value, f"`{setting.key}`"))
 
         table_class.__init__ = set_checked  # type: ignore[assignment, method-assign]
         return table_class

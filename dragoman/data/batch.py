@@ -84,8 +84,8 @@ class Batch:
         >>> Batch.from_ids([[4, 5], [6]], [[7], [8, 9]])
         <Batch: src_ids 2 x 3, src_lengths 2, tgt_ids 2 x 4, tgt_lengths 2>
         """
-        targets = [()] * len(src) if tgt is None else tgt
         try:
+            targets = [()] * len(src) if tgt is None else tgt
             src_ids, src_lengths = pad_ids(list(map(_whole_numbers, src)), PAD_ID, last=(EOS_ID,))
             tgt_ids, tgt_lengths = pad_ids(list(map(_whole_numbers, targets)), PAD_ID, (BOS_ID,), (EOS_ID,))
         except TypeError:
@@ -134,7 +134,7 @@ class Batch:
         Batch
         """
         rows = self.map_tensors(lambda tensor: tensor[start:stop])
-        src, tgt = int(rows.src_lengths.max()), int(rows.tgt_lengths.max())
+        src, tgt = (max(lengths.tolist(), default=0) for lengths in (rows.src_lengths, rows.tgt_lengths))
         return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths)
 
     def to(self, device: torch.device | str) -> "Batch":

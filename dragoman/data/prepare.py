@@ -35,7 +35,7 @@ PreparationProgress: TypeAlias = Callable[[str, int], None]
 _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], list[int]]]
 """The ids of both texts of a pair in an epoch; the last number is the pair's index."""
 
-_OR_NEW_RUN = "or start a new run: another `--out`, with `--from` this run to keep what it learned."
+_OR_NEW_RUN = "or start a new run in another `--out`, with this run as `--from` to keep what it learned."
 _CHUNK_PAIRS = 10_000
 _TESTS = ("test", "replay_test")
 _HELD_OUT_SEED = 1
@@ -212,7 +212,7 @@ class _Preparation:
                 if digest != was:
                     raise DataError(
                         f"{file} has changed since this run started, and a run cannot continue with other pairs. "
-                        f"Restore the file, {_OR_NEW_RUN}"
+                        f"Restore it, {_OR_NEW_RUN}"
                     )
             self.key = before["key"]
             changed = [part for part in _TESTS if _recorded_test(before, part) != self._identities[part]]

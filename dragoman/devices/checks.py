@@ -6,6 +6,7 @@ are only checked on the CPU.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,14 +18,15 @@ def describe_value(value: object) -> str:
     words = type(value).__name__
     if isinstance(value, Tensor):
         words = f"{str(value.dtype).removeprefix('torch.')} tensor {tuple(value.shape)}"
-    return f"an {words}" if words[0] in "aeiou" else f"a {words}"
+    return f"an {words}" if words[0].lower() in "aeiou" else f"a {words}"
 
 
 def check_sizes(minimum: int = 1, **sizes: object) -> None:
     """Raise ConfigError unless all sizes are whole numbers of at least `minimum`."""
     for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool):
-            raise ConfigError(f"`{name}` must be a whole number, but is {size!r}.")
+        if not isinstance(size, int | np.integer) or isinstance(size, bool):
+            shown = repr(size) if isinstance(size, bool | float | str) else describe_value(size)
+            raise ConfigError(f"`{name}` must be a whole number, but is {shown}.")
         if size < minimum:
             raise ConfigError(f"`{name}` must be at least {minimum}, but is {size}.")
 
@@ -116,7 +118,9 @@ def check_mask(mask: object, scores: Sequence[int]) -> None:
     A mask (B, T, S) or (H, T, S) is refused. If B equals H, nobody can tell which of the two it is.
     """
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        convert = " Convert an additive mask with `mask == 0`." if isinstance(mask, Tensor) else ""
+        # Nobody can tell a mask of ones from an additive mask of zeros, and the wrong conversion inverts the mask.
+        advice = " Write `mask.bool()` if 1 means so, or `mask == 0` if it has 0 there and minus infinity elsewhere."
+        convert = advice if isinstance(mask, Tensor) else ""
         raise DataError(
             "`mask` must be a bool tensor, True where a query may attend to a key, "
             f"but is {describe_value(mask)}.{convert}"
@@ -128,8 +132,11 @@ def check_mask(mask: object, scores: Sequence[int]) -> None:
         )
     sizes = zip(reversed(mask.shape), reversed(scores), strict=False)
     if mask.dim() > len(scores) or any(own not in (1, size) for own, size in sizes):
+        padding = tuple(mask.shape) == (scores[0], scores[-1])
+        advice = " Use `mask[:, None, None]` if it has the keys of each sentence." if padding else ""
         raise DataError(
             f"`mask` must broadcast to (B, H, T, S), which is {tuple(scores)} here, but is {describe_value(mask)}."
+            f"{advice}"
         )
 
 

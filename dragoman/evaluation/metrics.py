@@ -59,6 +59,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from dragoman.display import one_line
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.languages import main_language
@@ -316,7 +317,7 @@ def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[st
     """
     for name, texts in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise DataError(f"`{name}` must be a list of texts, one for each sentence, but is {texts!r:.60}.")
+            raise DataError(f"`{name}` must be a list of texts, one for each sentence, but is {one_line(texts)}.")
     if len(hypotheses) != len(references):
         raise DataError(
             f"there are {len(hypotheses)} translations but {len(references)} references. "

@@ -17,11 +17,12 @@ Everything that the model translates correctly by itself stays as it is.
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.display import one_line
 from dragoman.engines.interface import Source
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS, flags_of
@@ -42,13 +43,12 @@ from dragoman.text.documents.placement import AlignedPart, Range, aligned_run, i
 from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.documents.terms import Term, Terms, missing_terms
+from dragoman.text.lines import checked_texts
 from dragoman.text.tokenization.sentence_splitting import join_segments, separators, split_sentences
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import Word, words_of
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from dragoman.config.keyword_types import TranslateKeywords
     from dragoman.inference.translator import Translator
 
@@ -412,6 +412,7 @@ def translate_html(
     ConfigError
         If `translator` is not a loaded translator, and as for `Translator.translate`.
     """
+    _check_document(translator, "html", html)
     return translate_markup(translator, [html], MarkupRules(), preserve, None, **settings)[0]
 
 
@@ -451,7 +452,9 @@ def translate_xml(
     ConfigError
         If `translator` is not a loaded translator, and as for `Translator.translate`.
     """
-    ignored, splitting = ({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags))
+    _check_document(translator, "xml", xml)
+    ignored = {tag.lower() for tag in checked_texts(ignore_tags, "ignore_tags")}
+    splitting = {tag.lower() for tag in checked_texts(splitting_tags, "splitting_tags")}
     return translate_markup(translator, [xml], MarkupRules(True, ignored, splitting), preserve, None, **settings)[0]
 
 
@@ -505,8 +508,17 @@ def translate_srt(
     ConfigError
         If `translator` is not a loaded translator, and as for `Translator.translate`.
     """
+    _check_document(translator, "srt", srt)
     subtitles = read_subtitles(srt)
     return subtitles.with_translations(_translate(translator, subtitles.texts, preserve, report, settings))
+
+
+def _check_document(translator: object, name: str, text: object) -> None:
+    if not hasattr(translator, "translate_marked"):
+        advice = "Call `dragoman.load`."
+        raise ConfigError(f"`translator` must be a loaded translator, but is {one_line(translator)}. {advice}")
+    if not isinstance(text, str):
+        raise ConfigError(f"`{name}` must be a string, but is {one_line(text)}.")
 
 
 def _translate(
@@ -516,8 +528,6 @@ def _translate(
     report: Report | None,
     settings: "TranslateKeywords",
 ) -> list[str]:
-    if not hasattr(translator, "translate_marked"):
-        raise ConfigError(f"`translator` must be a loaded translator, but is {translator!r:.60}. Call `dragoman.load`.")
     answers = translator.translate_marked(texts, preserve, NO_DETAILS, **settings)
     if report:
         for answer in answers:

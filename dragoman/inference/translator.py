@@ -2,14 +2,16 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import count, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import Config, DataSettings, InferenceSettings, check_config
 from dragoman.counting import count_items, counting, start_window
 from dragoman.devices.without_torch import choose_device, resolve_inference_precision
+from dragoman.display import one_line
 from dragoman.engines.choice import Engines
 from dragoman.engines.interface import Search
 from dragoman.errors import ConfigError, ModelError
@@ -21,11 +23,10 @@ from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, PairScore, Preserve, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.terms import Terms
+from dragoman.text.lines import checked_texts
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from dragoman.config.keyword_types import TranslateKeywords
     from dragoman.model.transformer import Transformer
 
@@ -139,10 +140,9 @@ class Translator:
         return folder
 
     def __repr__(self) -> str:
-        cards = [model.card for model in self.models]
-        named = cards and (cards[0].src_lang or cards[0].tgt_lang)
-        languages = f"{cards[0].src_lang or '?'} to {cards[0].tgt_lang or '?'}, " if named else ""
-        models = f"{len(cards)} models, " if len(cards) > 1 else ""
+        card, count = (self.models[0].card if self.models else Card()), len(self.models)
+        languages = f"{card.languages}, " if card.src_lang or card.tgt_lang else ""
+        models = f"{count} models, " if count > 1 else ""
         return f"<Translator: {languages}{models}beam size {self.settings.beam_size}>"
 
     @classmethod
@@ -211,6 +211,8 @@ class Translator:
         ModelError
             If the tokenizers of the models differ.
         """
+        if not models:
+            raise ModelError("there is no model to translate with. Give at least one.")
         first, *others = models
         settings = first.config.inference
         if precision is not None:
@@ -280,7 +282,7 @@ class Translator:
             If `texts` is a single string, if a setting is wrong, if `n_best` is above 1, or if `protect` or `terms`
             need an aligner and the translator has none.
         """
-        inputs = list(_check_texts(texts))
+        inputs = list(checked_texts(texts))
         options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
         if (count := overrides.get("n_best", 1)) != 1:  # which the model's own settings may have
             advice = "Use `translate_detailed`, which returns all candidates."
@@ -349,8 +351,8 @@ class Translator:
         ConfigError
             As for `translate`, and if `prefixes` does not have one entry for each text.
         """
-        texts = list(_check_texts(texts))
-        prefixes = None if prefixes is None else list(_check_texts(prefixes, "prefixes"))
+        texts = list(checked_texts(texts))
+        prefixes = None if prefixes is None else list(checked_texts(prefixes, "prefixes"))
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must have one entry per text ({len(texts)}), but has {len(prefixes)}.")
         options = self._options(preserve, details, overrides)
@@ -382,7 +384,7 @@ class Translator:
         ConfigError
             If `texts` is a single string, or if `window_texts` is below 1.
         """
-        checked = _check_texts(texts)
+        checked = checked_texts(texts)
         if window_texts < 1:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
         options = self._options(PRESERVE_NOTHING, DEFAULT_DETAILS, overrides)
@@ -417,7 +419,7 @@ class Translator:
         >>> translator.score(["Where is the station?"], ["Wo ist der Bahnhof?"])[0].log_prob
         -0.41
         """
-        sources, targets = list(_check_texts(sources, "sources")), list(_check_texts(targets, "targets"))
+        sources, targets = list(checked_texts(sources, "sources")), list(checked_texts(targets, "targets"))
         if len(sources) != len(targets):
             raise ConfigError(f"`targets` must have one text per source ({len(sources)}), but has {len(targets)}.")
         if not self.models:
@@ -472,7 +474,7 @@ class Translator:
         Wo ist der Bahnhof?
         """
         if not isinstance(text, str):
-            raise ConfigError(f"`text` must be a string, but is {text!r:.60}. Use `translate` for a list of texts.")
+            raise ConfigError(f"`text` must be a string, but is {one_line(text)}. Use `translate` for a list of texts.")
         options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
         return self._stream(InputText(MarkedText(text, ())), options)
 
@@ -514,7 +516,7 @@ class Translator:
         for value, kind in given:
             if not isinstance(value, kind):
                 name = kind.__name__
-                raise ConfigError(f"`{name.lower()}` must be `dragoman.{name}(...)`, but is {value!r:.60}.")
+                raise ConfigError(f"`{name.lower()}` must be `dragoman.{name}(...)`, but is {one_line(value)}.")
         return TranslationOptions(override_settings(self.settings, overrides), preserve, details)
 
     def _translate(
@@ -539,21 +541,6 @@ def _retries_capitals(settings: InferenceSettings) -> bool:
     return settings.retry_all_caps and not (settings.sample or settings.mbr_samples)
 
 
-def _check_texts(texts: object, name: str = "texts") -> Iterator[str]:
-    """The texts, one at a time. Raises ConfigError unless they are strings: one string would be read as letters."""
-    if isinstance(texts, str):
-        raise ConfigError(f"`{name}` must be a list of texts. For a single text, pass [text].")
-    if not isinstance(texts, Iterable):
-        raise ConfigError(f"`{name}` must be a list of texts, but is {texts!r:.60}.")
-    return (_check_text(text, number, name) for number, text in enumerate(texts, 1))
-
-
-def _check_text(text: object, number: int, name: str) -> str:
-    if not isinstance(text, str):
-        raise ConfigError(f"`{name}` must be a list of texts, but text {number} is {text!r:.60}.")
-    return text
-
-
 def _without_markers(
     texts: Iterable[str], prefixes: Iterable[str] = repeat(""), first_number: int = 0
 ) -> Iterator[InputText]:
@@ -564,6 +551,12 @@ def _without_markers(
 
 def override_settings(settings: InferenceSettings, overrides: Mapping[str, object]) -> InferenceSettings:
     """Replace some settings. Raises ConfigError for an unknown name, an invalid value or a contradiction."""
-    result = replace(settings, **overrides)  # type: ignore[arg-type]
-    check_config(Config(inference=result))
+    result = replace(settings, **overrides) if overrides else settings  # type: ignore[arg-type]
+    _check_together(result)
     return result
+
+
+@lru_cache
+def _check_together(settings: InferenceSettings) -> None:
+    """Raise ConfigError for a contradiction. Calls of a translator mostly have the same settings."""
+    check_config(Config(inference=settings))

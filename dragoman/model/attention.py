@@ -176,6 +176,7 @@ class MultiHeadAttention(nn.Module):
             queries, keys, values = self._project_new(query, key, value, cache)
         if mask is not None:
             check_mask(mask, (*queries.shape[:3], keys.size(2)))
+            mask = torch.atleast_2d(mask)  # type: ignore[no-untyped-call]  # torch's attention takes no others
         heads = self._attend_heads(queries, keys, values, mask, weights)
         return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 

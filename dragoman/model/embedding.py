@@ -43,7 +43,7 @@ def sinusoidal_positions(
     Raises
     ------
     ConfigError
-        If `d_model` is odd.
+        If `length` or `d_model` is not a whole number, or if `d_model` is odd.
     """
     angles = _angles(length, d_model, start, device)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
@@ -76,6 +76,8 @@ def _angles(length: int, d_model: int, start: int, device: torch.device | None) 
     Functions are computed in float64 and rounded to float32. The float32 functions of two libraries or machines differ
     in their last bits, and machine code computes the same positions with NumPy.
     """
+    check_sizes(0, length=length)
+    check_sizes(d_model=d_model)
     if d_model % 2:
         raise ConfigError(f"`d_model` must be even for sinusoidal positions, but is {d_model}.")
     positions = torch.arange(start, start + length, dtype=torch.float32, device=device)

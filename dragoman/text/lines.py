@@ -9,7 +9,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache, partial
 from itertools import chain, islice
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from dragoman.config.fields import did_you_mean, quote_value
+from dragoman.display import one_line
 from dragoman.errors import ConfigError, DataError
 
 _LOOKED_AT_BYTES = 1 << 16
@@ -24,6 +25,26 @@ _UTF_8 = "utf-8"
 _FEWEST_NULS = 2
 _WIDE = ("utf-16", "utf-32")
 _NAMES = {"mac_roman": "MACINTOSH", "mac_latin2": "MACCENTRALEUROPE", "shift_jis": "SHIFT-JIS"}
+
+
+def checked_texts(texts: object, name: str = "texts", advice: str = "For a single text, pass [text].") -> Iterator[str]:
+    """The texts in the argument `name`, one at a time.
+
+    Raises
+    ------
+    ConfigError
+        If it has something else than strings. A single string is refused, because it would be read as letters. The
+        message has the advice.
+    """
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise ConfigError(f"`{name}` must be a list of texts, but is {one_line(texts)}. {advice}")
+    return (_check_text(text, number, name) for number, text in enumerate(texts, 1))
+
+
+def _check_text(text: object, number: int, name: str) -> str:
+    if not isinstance(text, str):
+        raise ConfigError(f"`{name}` must be a list of texts, but text {number} is {one_line(text)}.")
+    return text
 
 
 def check_encoding(name: str, place: str) -> str:

@@ -92,7 +92,12 @@ def wrong_type(name: str, expected: str, value: object, advice: str = "") -> Con
 
 def value_text(value: object) -> str:
     """A simple value as in TOML, and any other value by its type, on one line."""
-    return quote_value(value) if isinstance(value, bool | int | float | str | None) else f"a {type(value).__name__}"
+    if isinstance(value, bool | int | float | str | None):
+        return quote_value(value)
+    words = type(value).__name__ + (
+        f" of {type(value[0]).__name__}s" if isinstance(value, list | tuple) and value else ""
+    )
+    return f"{'an' if words[0].lower() in 'aeiou' else 'a'} {words}"
 
 
 def _check(setting: Setting, value: object) -> object:

@@ -105,7 +105,7 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
                 others = [request.src, request.ref, *(str(each) for each in systems if each != name)]
                 evaluation.check_translations(output.texts, test.references, str(name), others, request.layout)
     for name, output, found in zip(systems, (a, b), written, strict=True):
-        names = str(name) if found else f"{request.src}, translated by {name},", request.ref
+        names = str(name) if found else f"{request.src} translated by {name}", request.ref
         evaluation.check_outputs(output.texts, test.references, names, request.check_lines, progress)
     tokenize = request.tokenize or tokenizer_for(lang)
     return compare_outputs(test.sources, test.references, a.texts, b.texts, tokenize, training_text)

@@ -102,6 +102,18 @@ def test_names_are_found_in_imports_and_in_attributes() -> None:
             lambda: dragoman.translate_html("run", "<p>A dog.</p>"),
             "`translator` must be a loaded translator, but is 'run'. Call `dragoman.load`.",
         ),
+        (
+            lambda: dragoman.translate_html("<p>A dog.</p>", dragoman.load("demo", device="cpu")),  # type: ignore[arg-type]
+            "`translator` must be a loaded translator, but is '<p>A dog.</p>'. Call `dragoman.load`.",
+        ),
+        (
+            lambda: dragoman.translate_srt(dragoman.load("demo", device="cpu"), b"1"),  # type: ignore[arg-type]
+            "`srt` must be a string, but is b'1'.",
+        ),
+        (
+            lambda: dragoman.translate_xml(dragoman.load("demo", device="cpu"), "<x>A dog.</x>", ignore_tags="code"),
+            "`ignore_tags` must be a list of texts, but is 'code'. For a single text, pass [text].",
+        ),
     ],
 )
 def test_a_building_block_refuses_a_wrong_argument_in_one_line(

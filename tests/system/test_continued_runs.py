@@ -81,7 +81,7 @@ def test_a_run_continues_from_any_folder(
     assert run_command(["train", "--out", "../run", "--train.max-steps", "4"]) == 2
     said = capsys.readouterr().err
     assert f"{corpus}, which ../run/config.toml records as `data.train`, does not exist." in said
-    assert "name the file that it is now: --data FILE." in said
+    assert "name the file that it is now: `--data FILE`." in said
     assert run_command(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.tsv"]) == 0
 
 

@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
 def outcome(call: Callable[[], object]) -> str:
     """What a user sees: the result of a call as text, or its error."""
     try:
-        return repr(call())
+        return str(call())
     except (DragomanError, KeyboardInterrupt) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -46,6 +46,12 @@ def weights(run: Path) -> bytes:
 
 def temporary_folders() -> set[str]:
     return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("dragoman-sentences-")}
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests run at the same time, and have temporary folders too."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +106,7 @@ def test_lists_train_the_model_that_files_train_and_the_run_keeps_them(
 @pytest.mark.parametrize(
     ("start", "said"),
     [
-        ("lists", "has changed since this run started, and a run cannot continue with other pairs. Restore the file, "),
+        ("lists", "has changed since this run started, and a run cannot continue with other pairs. Restore it, "),
         ("files", "is not the text that this run started with, which was "),
     ],
 )
@@ -161,9 +167,9 @@ def test_columns_of_datasets_and_its_rows_are_data(inside: Path) -> None:
 def test_evaluation_and_comparison_take_sentences(inside: Path) -> None:
     translator = dragoman.load("run", device="cpu")
     files = dragoman.evaluate(translator, "text.en", "text.de", train=["text.en"])
-    assert outcome(lambda: dragoman.evaluate(translator, iter(SRC), "text.de", train=[SRC, TGT])) == repr(files)
+    assert outcome(lambda: dragoman.evaluate(translator, iter(SRC), "text.de", train=[SRC, TGT])) == str(files)
     comparison = dragoman.compare("text.de", translator, "text.en", "text.de")
-    assert outcome(lambda: dragoman.compare(TGT, translator, SRC, iter(TGT))) == repr(comparison)
+    assert outcome(lambda: dragoman.compare(TGT, translator, SRC, iter(TGT))) == str(comparison)
 
 
 SENTENCES = "must be a path or strings in order (a list, a column), but is"
@@ -181,7 +187,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"src": ["a", "b", float("nan")], "tgt": TGT}, "DataError: `src`, sentence 3 must be a string, but is nan. "),
     ({"src": [b"a"], "tgt": TGT}, "DataError: `src`, sentence 1 must be a string, but is b'a'. "),
     ({"src": ["text.en"], "tgt": ["text.de"]}, "ConfigError: `src` must be one path or sentences, but is a list "),
-    ({"src": SRC, "tgt": TGT, "dev_src": SRC[:9]}, "ConfigError: `--data.dev-src` is given, but `data.dev_tgt` is "),
+    ({"src": SRC, "tgt": TGT, "dev_src": SRC[:9]}, "ConfigError: `dev_src` is given, but `data.dev_tgt` is "),
     ({"src": SRC, "tgt": TGT, "dev_src": SRC[:9], "dev_tgt": TGT[:8]}, "DataError: `dev_src` has 9 lines, but "),
     ({"data": SRC}, "DataError: `data`, pair 1 must be a dict or two texts, but is 'I have been "),
     ({"data": {"en": SRC, "de": TGT}}, "ConfigError: `data` must be a path or pairs in order (a "),

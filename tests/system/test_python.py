@@ -25,6 +25,7 @@ SIZES: dict[str, Any] = {"preset": "custom", "d_model": 16, "d_ff": 16, "num_hea
 MODEL = "must be a path, a run or a translator, but is"
 SENTENCES = "must be a path or strings in order (a list, a column), but is"
 HUB = "`model` must be a path, a run, or a model of the hub as owner/name, but is <Translator: en to de, beam size 5>."
+ONE = "For a single text, pass [text]."
 ONE_EACH = (
     "`n_best` is 3, but each text gets one translation here. Use `translate_detailed`, which returns all candidates."
 )
@@ -250,8 +251,8 @@ def test_what_is_no_run_or_no_model_is_refused(inside: Path) -> None:
             "`number` must be a whole number from 1 to 30, but is 2.0.",
         ),
         (lambda t: dragoman.Run("run").test_sentence(0), "`number` must be a whole number from 1 to 30, but is 0."),
-        (lambda t: t(None), "`texts` must be a list of texts, but is None."),
-        (lambda t: t(3), "`texts` must be a list of texts, but is 3."),
+        (lambda t: t(None), f"`texts` must be a list of texts, but is None. {ONE}"),
+        (lambda t: t(3), f"`texts` must be a list of texts, but is 3. {ONE}"),
         (lambda t: t([1]), "`texts` must be a list of texts, but text 1 is 1."),
         (lambda t: t(["a", None]), "`texts` must be a list of texts, but text 2 is None."),
         (lambda t: t("a", beam_size="5"), '`inference.beam_size` must be a whole number, but is "5".'),
@@ -276,10 +277,10 @@ def test_what_is_no_run_or_no_model_is_refused(inside: Path) -> None:
         ),
         (
             lambda t: t.translate_detailed(["a", "b"], prefixes="xy"),
-            "`prefixes` must be a list of texts. For a single text, pass [text].",
+            f"`prefixes` must be a list of texts, but is 'xy'. {ONE}",
         ),
         (lambda t: list(t.translate_stream(["a", 2])), "`texts` must be a list of texts, but text 2 is 2."),
-        (lambda t: t.score(["a"], "b"), "`targets` must be a list of texts. For a single text, pass [text]."),
+        (lambda t: t.score(["a"], "b"), f"`targets` must be a list of texts, but is 'b'. {ONE}"),
         (lambda t: t.save(3), "`path` must be a path, but is 3."),
         (lambda t: dragoman.average("run", last=0), "`last` must be at least 1, but is 0."),
         (

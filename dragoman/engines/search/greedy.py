@@ -62,7 +62,7 @@ def greedy(model: Transformer, batch: TracedBatch, max_tokens: int = 100) -> lis
     [[52, 7, 19]]
     """
     if not isinstance(model, Transformer):
-        words = "a Transformer, such as `translator.models[0].transformer`"  # type: ignore[unreachable]
+        words = "a Transformer, such as `translator.model.transformer`"  # type: ignore[unreachable]
         raise DataError(f"`model` must be {words}, but is {describe_value(model)}.")
     check_batch(batch)
     check_sizes(max_tokens=max_tokens)

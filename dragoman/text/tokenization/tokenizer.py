@@ -15,7 +15,7 @@ Lone surrogates in Python strings, which are not valid Unicode, are encoded as U
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -27,10 +27,10 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import models, trainers
 
 from dragoman.config import Config, TokenizerSettings, check_config
-from dragoman.display import Facts, ShownRecord
+from dragoman.display import Facts, ShownRecord, one_line
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import NUM_CONTROL_IDS, UNK_ID
-from dragoman.text.lines import replace_surrogates
+from dragoman.text.lines import checked_texts, replace_surrogates
 from dragoman.text.tokenization import pipelines
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, TokenizerModel, assemble
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_language
@@ -83,7 +83,7 @@ class Tokenizer(ShownRecord):
             If `text` is not a string.
         """
         if not isinstance(text, str):
-            raise ConfigError(f"`text` must be one text, but is {_show(text)}. For a list, call `encode_batch`.")
+            raise ConfigError(f"`text` must be one text, but is {one_line(text)}. For a list, call `encode_batch`.")
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
@@ -104,7 +104,7 @@ class Tokenizer(ShownRecord):
         ConfigError
             If `texts` are not strings.
         """
-        rows = list(_check_texts(texts, "For one text, call `encode`."))
+        rows = list(checked_texts(texts, advice="For one text, call `encode`."))
         try:
             encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
@@ -174,7 +174,7 @@ class Tokenizer(ShownRecord):
         try:
             found = list(map(index, ids.tolist() if hasattr(ids, "tolist") else ids))
         except TypeError:
-            raise DataError(f"`ids` must be the ids of one text, whole numbers, but is {_show(ids)}.") from None
+            raise DataError(f"`ids` must be the ids of one text, whole numbers, but is {one_line(ids)}.") from None
         if found and not 0 <= min(found) <= max(found) < self.vocab_size:
             wrong = next(one for one in found if not 0 <= one < self.vocab_size)
             raise DataError(f"`ids` must be from 0 to {self.vocab_size - 1} for this tokenizer, but has {wrong}.")
@@ -347,7 +347,7 @@ def train_tokenizers(settings: TokenizerSettings, src_texts: Iterable[str], tgt_
         As `train_tokenizer`.
     """
     _check_settings(settings)
-    src, tgt = _check_texts(src_texts, _LINES, "src_texts"), _check_texts(tgt_texts, _LINES, "tgt_texts")
+    src, tgt = checked_texts(src_texts, "src_texts", _LINES), checked_texts(tgt_texts, "tgt_texts", _LINES)
     if settings.joint:
         check_config(Config(tokenizer=settings))  # no sizes of single sides
         shared = train_tokenizer(settings, chain(src, tgt))
@@ -394,7 +394,7 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], side: str
             f"`tokenizer.{name}` must be at least {smallest} for this kind of tokenizer "
             f"(control tokens and bytes included), but is {size}. Set a larger value."
         )
-    model = _train_model(kind, settings, side, _check_not_empty(_check_texts(texts, _LINES)))
+    model = _train_model(kind, settings, side, _check_not_empty(checked_texts(texts, advice=_LINES)))
     return Tokenizer(kind, assemble(kind, model))
 
 
@@ -411,24 +411,9 @@ def vocabulary_notes(settings: TokenizerSettings, tokenizers: TokenizerPair) -> 
             )
 
 
-def _show(value: object) -> str:
-    """A value on one line of at most 60 characters."""
-    return " ".join(repr(value).split())[:60]
-
-
 def _check_settings(settings: object) -> None:
     if not isinstance(settings, TokenizerSettings):
-        raise ConfigError(f'`settings` must be such as `TokenizerSettings(kind="word")`, but is {_show(settings)}.')
-
-
-def _check_texts(texts: object, advice: str, name: str = "texts") -> Iterator[str]:
-    """Yield the texts. Raises ConfigError unless they are strings. A single string would be read as letters."""
-    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
-        raise ConfigError(f"`{name}` must be a list of texts, but is {_show(texts)}. {advice}")
-    for number, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            raise ConfigError(f"`{name}` must be a list of texts, but text {number} is {_show(text)}.")
-        yield text
+        raise ConfigError(f'`settings` must be such as `TokenizerSettings(kind="word")`, but is {one_line(settings)}.')
 
 
 def kind_of(settings: TokenizerSettings) -> TokenizerKind:

@@ -98,13 +98,15 @@ def architecture_of(
     return Architecture(found.settings, found.src_vocab_size, found.tgt_vocab_size)
 
 
-def transformer_of(model: object) -> "Transformer":
-    """The Transformer that is given, or that translates."""
+def transformer_of(
+    model: object, name: str = "model", expected: str = "a Transformer, a translator or ModelSettings"
+) -> "Transformer":
+    """The Transformer that is given, or that translates. `name` and `expected` are for the error about another type."""
     from dragoman.model.transformer import Transformer
 
     if isinstance(model, Transformer):
         return model
-    return model_of(model, "model", "a Transformer, a translator or ModelSettings").transformer
+    return model_of(model, name, expected).transformer
 
 
 def model_of(translator: object, name: str = "translator", expected: str = "a translator") -> "Model":

@@ -21,7 +21,7 @@ from dragoman.engines.search.greedy import greedy, without_dropout
 from dragoman.errors import ConfigError, DataError
 from dragoman.inference.translator import Translator
 from dragoman.model.attention import causal_mask, padding_mask
-from dragoman.model.transformer import Transformer
+from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.visualization.arguments import check_choice, check_count, check_sequence, check_tokens, wrong_type
 from dragoman.visualization.diagrams.model_diagrams import model_of, transformer_of
 from dragoman.visualization.figures.figure import Labels, label_axis, new_figure, readable_labels, write_numbers
@@ -81,7 +81,7 @@ def plot_heads(
         seen = observe_translation(model_of(translator), text)
         weights = collect_weights(seen.attention, seen.src.tokens, seen.tgt.tokens)
     else:
-        weights = _observe_ids(transformer_of(translator), text)
+        weights = _observe_ids(transformer_of(translator, "translator", "a translator or a Transformer"), text)
     one = next(each for each in weights if each.kind == kind)
     number = one.num_layers if layer is None else check_count("layer", layer, 1, one.num_layers)
     heads = decode_weights(one)[number - 1]
@@ -136,9 +136,10 @@ def plot_weights(weights: ArrayLike, queries: Sequence[str] | None = None, keys:
     """
     found = _check_weights("weights", weights)
     if not found.size or (found.ndim not in (2, 3) and (found.ndim, len(found)) != (4, 1)):
+        advice = " Choose one layer and one sentence: `weights[0]`." if found.ndim > 3 else ""
         raise ConfigError(
             "`weights` must have the shape (queries, keys), (heads, queries, keys) or (1, heads, queries, keys), "
-            f"but has {shape_text(found.shape) or 'a single number'}. Choose one layer and one sentence: `weights[0]`."
+            f"but has {shape_text(found.shape) or 'a single number'}.{advice}"
         )
     heads = found.reshape(-1, *found.shape[-2:])
     labels = [
@@ -217,7 +218,8 @@ def _check_weights(name: str, weights: ArrayLike, *labels: Sequence[str]) -> NDA
             weights = weights.detach().cpu().double().numpy()
         found = np.asarray(weights, dtype=float)
     except (TypeError, ValueError, RuntimeError):
-        advice = "Choose one layer: `weights[0]`." if isinstance(weights, list | tuple) else ""
+        layer = ".cross" * isinstance(weights, AttentionWeights)
+        advice = f"Choose one layer: `weights{layer}[0]`." if layer or isinstance(weights, list | tuple) else ""
         raise wrong_type(name, "a table of numbers from 0 to 1", weights, advice) from None
     shape = tuple(len(check_tokens(side, each)) for side, each in zip(("queries", "keys"), labels, strict=False))
     if shape and found.shape != shape:

@@ -8,12 +8,18 @@ Sentences in memory become files (`workflows/api/sentences.py`), so that the wor
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from dragoman.config.checking import check_sides
+from dragoman.display import one_line
 from dragoman.errors import ConfigError, needs_train_extra
 from dragoman.training.run.run_folder import CORPUS
-from dragoman.workflows.api.keywords import check_path, check_paths, naming_keywords, overrides_of_keywords
+from dragoman.workflows.api.keywords import (
+    check_path,
+    check_paths,
+    naming_keywords,
+    overrides_of_keywords,
+)
 from dragoman.workflows.api.loading import PathName, import_start, imported_folder
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in
@@ -25,8 +31,6 @@ from dragoman.workflows.models import ModelRequest
 from dragoman.workflows.training.settings import RunRequest
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from dragoman.bundle import Model
     from dragoman.config.keyword_types import InferenceKeywords, TrainKeywords
     from dragoman.evaluation.comparison import Comparison
@@ -287,7 +291,7 @@ def inspect(model: AnyModel, text: str, **settings: "Unpack[InferenceKeywords]")
     from dragoman.workflows.inspection import inspect_model
 
     if not isinstance(text, str):
-        raise ConfigError(f"`text` must be a string, but is {text!r:.60}.")
+        raise ConfigError(f"`text` must be a string, but is {one_line(text)}.")
     return inspect_model(model_request(model, settings), text, progress=default_progress())
 
 

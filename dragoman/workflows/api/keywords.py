@@ -7,11 +7,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
 
-from dragoman.config import CORPUS_KEYS, SETTINGS
+from dragoman.config import CORPUS_KEYS, SETTINGS, settings_of
 from dragoman.config.fields import did_you_mean
 from dragoman.config.names import describe_removed, name_hint
+from dragoman.config.settings import TABLES
 from dragoman.errors import ConfigError, DragomanError
 
 CORPUS_KEYWORDS = {"data": "data.train", "src": "data.train_src", "tgt": "data.train_tgt"}
@@ -37,8 +39,9 @@ def overrides_of_keywords(
     ----------
     settings
         Values by keyword: the last part of a setting's name if it is unique (``max_steps``), or table and name
-        (``train_max_steps``, ``train.max_steps``). A table can also be a dict: ``train={"max_steps": 100}``. Values are
-        numbers, texts, paths, or lists of these. None means that the setting is not given.
+        (``train_max_steps``, ``train.max_steps``). A table can also be a dict, ``train={"max_steps": 100}``, or a
+        record, ``train=TrainSettings(max_steps=100)``, which sets what differs from its defaults. Values are numbers,
+        texts, paths, or lists of these. None means that the setting is not given.
     tables
         If not empty, only settings of these tables are known.
     path_of
@@ -72,6 +75,9 @@ def check_paths(name: str, value: object) -> tuple[Path, ...]:
 
 def _flatten(settings: Mapping[str, object]) -> Iterable[tuple[str, object]]:
     for keyword, value in settings.items():
+        if keyword in TABLES and is_dataclass(value):  # what differs from the defaults is set
+            values = {each.name: getattr(value, each.name, each.default) for each in settings_of(keyword)}
+            value = {name: each for name, each in values.items() if each != SETTINGS[f"{keyword}.{name}"].default}
         if isinstance(value, Mapping) and keyword not in CORPUS_KEYWORDS:
             yield from ((f"{keyword}.{name}", each) for name, each in value.items())
         else:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card, score_text
@@ -23,8 +23,6 @@ from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from matplotlib.figure import Figure
 
     from dragoman.config.keyword_types import TrainKeywords
@@ -126,7 +124,7 @@ class Run(os.PathLike[str]):
         except Exception as error:  # whatever is wrong with the folder, a notebook shows the run
             return f"{name}: {error}"
         scores = score_text(RunScores(card.scores_by_data()).latest())
-        return f"{name}: {card.languages}, {card.steps:,} steps{', ' if scores else ''}{scores}"
+        return f"{name}: {card.languages}, {card.steps:,} step{'s' * (card.steps != 1)}{', ' if scores else ''}{scores}"
 
     def _repr_html_(self) -> str:
         scores = RunScores()

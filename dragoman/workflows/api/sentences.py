@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dragoman.config.settings import CORPORA
+from dragoman.display import one_line
 from dragoman.errors import ConfigError, DataError, DragomanError
 from dragoman.files import TemporaryFolder, disk_errors
 from dragoman.text.corpus.splitting import chunks
@@ -88,7 +89,7 @@ class SentenceFiles(AbstractContextManager["SentenceFiles"]):
             wanted = "strings in order (a list, a column)" if is_side else "pairs in order (a list of dicts or tuples)"
             found = f"of type {type(value).__name__}. Give each column or part as an argument of its own"
             problem = f"`{name}` must be a path{others} or {wanted}, but is"
-            raise ConfigError(f"{problem} {found if isinstance(value, Collection) else _shown(value)}.")
+            raise ConfigError(f"{problem} {found if isinstance(value, Collection) else one_line(value)}.")
         self._folder = self._temporary.open()
         file = self._folder / (name if is_side else f"{name}.jsonl")
         lines = (_lines if is_side else _records)(name, value)
@@ -104,8 +105,8 @@ class SentenceFiles(AbstractContextManager["SentenceFiles"]):
         """The paths that an argument lists: of pairs or a single text, of two sides, or of several texts."""
         values = value if isinstance(value, list | tuple) else [value]
         if len(values) > 2 and all(isinstance(each, str) and not os.path.exists(each) for each in values):
-            problem = f"but is a list of {len(values)} texts, and {_shown(values[0])} is no file"
-            raise ConfigError(f"`{name}` must have files or lists of sentences, {problem}. Write `{name}=[SENTENCES]`.")
+            first = f"but is a list of {len(values)} texts, and {one_line(values[0])} is no file"
+            raise ConfigError(f"`{name}` must have files or lists of sentences, {first}. Write `{name}=[SENTENCES]`.")
         endings = ["_src", "_tgt", *map(str, range(3, len(values) + 1))] if len(values) > 1 else [""]
         names = [f"{name}{ending}".removeprefix("data_") for ending in endings]
         return tuple(str(self.path(*each)) for each in zip(names, values, strict=False))
@@ -116,25 +117,20 @@ def _lines(name: str, items: Iterable[object]) -> Iterator[str]:
     number, names_files = 0, True
     for number, text in enumerate(items, 1):
         if not isinstance(text, str):
-            problem = f"`{name}`, sentence {number} must be a string, but is {_shown(text)}."
+            problem = f"`{name}`, sentence {number} must be a string, but is {one_line(text)}."
             raise DataError(f"{problem} Convert it, or leave out the pair on both sides.")
         names_files = names_files and os.path.isfile(text)
         yield join_lines(replace_surrogates(text.rstrip("\r\n"))) + "\n"
     if not number:
         raise DataError(f"`{name}` has no sentence. Pass a list: a generator yields its sentences only once.")
     if names_files:
-        raise ConfigError(f"`{name}` must be one path or sentences, but is a list of files, such as {_shown(text)}.")
+        raise ConfigError(f"`{name}` must be one path or sentences, but is a list of files, such as {one_line(text)}.")
 
 
 def _records(name: str, items: Iterable[object]) -> Iterator[str]:
     """Each pair as a record of JSON lines."""
     for number, pair in enumerate(items, 1):
         if not isinstance(pair, dict | list | tuple):
-            problem = f"`{name}`, pair {number} must be a dict or two texts, but is {_shown(pair)}."
+            problem = f"`{name}`, pair {number} must be a dict or two texts, but is {one_line(pair)}."
             raise DataError(f"{problem} If it is a sentence, give each side as an argument of its own.")
         yield json.dumps(pair, default=lambda value: None, skipkeys=True) + "\n"  # a date, for example, is no text
-
-
-def _shown(value: object) -> str:
-    """The start of a value as text, on one line."""
-    return f"{' '.join(repr(value).split()):.60}"

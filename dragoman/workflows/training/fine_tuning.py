@@ -106,8 +106,7 @@ def starting_point_of(path: str) -> StartingPoint | None:
     folder = resolve_model_folder(Path(path))
     model = Model.load(folder, "cpu")
     card = model.card
-    languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
-    facts = f"{languages}, {card.steps:,} steps, {card.train_pairs:,} pairs, {fingerprint_of(folder)}"
+    facts = f"{card.languages}, {card.steps:,} steps, {card.train_pairs:,} pairs, {fingerprint_of(folder)}"
     return StartingPoint(model.tokenizers, (*card.lineage, f"{Path(path).name} ({facts})"), card.origin, model)
 
 

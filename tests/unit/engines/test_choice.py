@@ -49,7 +49,7 @@ def test_wrong_arguments_raise_with_one_line(small_bundle: Model) -> None:
     translator = Translator.from_models([small_bundle])
     with pytest.raises(ConfigError, match=r"^`targets` must have one text per source \(1\), but has 2\.$"):
         translator.score(["one"], ["two", "three"])
-    with pytest.raises(ConfigError, match=r"^`texts` must be a list of texts"):
+    with pytest.raises(ConfigError, match=r"^`sources` must be a list of texts"):
         translator.score("one", ["two"])
 
 

@@ -262,6 +262,12 @@ def test_input_that_is_not_a_list_of_texts_raises(small_bundle: Any, texts: Any)
             translate(texts)
 
 
+def test_no_model_at_all_raises() -> None:
+    for make in (Translator.from_models, Translator.load_ensemble):
+        with pytest.raises(ModelError, match=r"^there is no model to translate with"):
+            make([])
+
+
 def test_texts_may_be_any_iterable(small_bundle: Any) -> None:
     translator, texts = Translator.from_models([small_bundle]), ["the cat", "", "seven birds sang"]
     expected = translator.translate(texts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 from jaxtyping import config
@@ -40,6 +41,8 @@ X, Y, HEADS = torch.randn(2, 3, 8), torch.randn(2, 4, 8), torch.randn(2, 2, 3, 4
 IDS = "must be an int64 tensor (B, T), one row for each sentence, but is"
 NUMBERS = "must be an int64 tensor (2,), one number for each sentence, but is"
 MASK = "`mask` must be a bool tensor, True where a query may attend to a key, but is"
+CONVERT = "Write `mask.bool()` if 1 means so, or `mask == 0` if it has 0 there and minus infinity elsewhere."
+NO_IDS = "`src` and `tgt` must be lists of lists of ids. Encode texts with a tokenizer."
 THREE_D = torch.ones(2, 3, 4, dtype=torch.bool)
 TWO_LINES = (
     "`mask` must have 2 or 4 dimensions, but is a bool tensor (2, 3, 4). Use `mask[:, None]` if it has one mask for "
@@ -118,11 +121,11 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     # attention and masks
     (
         lambda: ATTENTION(X, Y, Y, torch.zeros(3, 4)),
-        f"{MASK} a float32 tensor (3, 4). Convert an additive mask with `mask == 0`.",
+        f"{MASK} a float32 tensor (3, 4). {CONVERT}",
     ),
     (
         lambda: attention_weights(HEADS, HEADS, torch.ones(3, 3).long()),
-        f"{MASK} an int64 tensor (3, 3). Convert an additive mask with `mask == 0`.",
+        f"{MASK} an int64 tensor (3, 3). {CONVERT}",
     ),
     (lambda: ATTENTION(X, Y, Y, [True]), f"{MASK} a list."),
     (
@@ -132,6 +135,11 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (
         lambda: ATTENTION(X, Y, Y, causal_mask(3), []),
         "`mask` must broadcast to (B, H, T, S), which is (2, 2, 3, 4) here, but is a bool tensor (3, 3).",
+    ),
+    (
+        lambda: ATTENTION(X, Y, Y, torch.ones(2, 4, dtype=torch.bool)),
+        "`mask` must broadcast to (B, H, T, S), which is (2, 2, 3, 4) here, but is a bool tensor (2, 4). "
+        "Use `mask[:, None, None]` if it has the keys of each sentence.",
     ),
     # a mask of which nobody can tell whether it has one row of masks for each sentence or for each head
     (lambda: ATTENTION(X, Y, Y, THREE_D), TWO_LINES),
@@ -163,6 +171,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
         "`query` and `key` must have one width, but have 4 and 2.",
     ),
     (lambda: causal_mask("3"), "`size` must be a whole number, but is '3'."),
+    (lambda: causal_mask(X), "`size` must be a whole number, but is a float32 tensor (2, 3, 8)."),  # type: ignore[arg-type]
     (lambda: causal_mask(-3), "`size` must be at least 0, but is -3."),
     (
         lambda: padding_mask([3, 2], 4),
@@ -188,6 +197,9 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
         "`d_model` must be a multiple of `num_heads` (2), but is 9. Change one of them.",
     ),
     (lambda: Embedding(6, 7, 0.0)(SRC), "`d_model` must be even for sinusoidal positions, but is 7."),
+    (lambda: sinusoidal_positions(3.5, 8), "`length` must be a whole number, but is 3.5."),  # type: ignore[arg-type]
+    (lambda: sinusoidal_positions(-3, 8), "`length` must be at least 0, but is -3."),
+    (lambda: sinusoidal_positions(3, 0), "`d_model` must be at least 1, but is 0."),
     (lambda: sinusoidal_positions(3, 7), "`d_model` must be even for sinusoidal positions, but is 7."),
     (
         lambda: Embedding(6, 8, 0.0, "rotary"),
@@ -216,14 +228,11 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
         lambda: Batch(SRC, LENGTHS, TGT, ids([3, 1])[0]),
         "`tgt_lengths` must be from 1 to 2, the padded length, but has 3.",
     ),
-    (
-        lambda: Batch.from_ids(["two", "texts"]),  # type: ignore[list-item]
-        "`src` and `tgt` must be lists of lists of ids. Encode texts with a tokenizer.",
-    ),
-    (
-        lambda: Batch.from_ids([[4.5]]),  # type: ignore[list-item]
-        "`src` and `tgt` must be lists of lists of ids. Encode texts with a tokenizer.",
-    ),
+    (lambda: Batch.from_ids(["two", "texts"]), NO_IDS),  # type: ignore[list-item]
+    (lambda: Batch.from_ids([[4.5]]), NO_IDS),  # type: ignore[list-item]
+    (lambda: Batch.from_ids([4, 5]), NO_IDS),  # type: ignore[list-item]
+    (lambda: Batch.from_ids(4), NO_IDS),  # type: ignore[arg-type]
+    (lambda: Batch.from_ids(row for row in [[4]]), NO_IDS),  # type: ignore[arg-type]
     (
         lambda: Batch.from_ids([[4]], []),
         "`src_ids` has 1 rows, but `tgt_ids` has 0. Give as many targets as sources.",
@@ -250,3 +259,23 @@ def test_errors_that_are_no_mistake_of_the_arguments_stay_as_they_are() -> None:
         ATTENTION(X.double(), X.double(), X.double())
     with pytest.raises(RuntimeError, match="dtype"):
         FeedForward(8, 16)(X.double())
+
+
+def test_sizes_of_numpy_are_whole_numbers() -> None:
+    assert torch.equal(causal_mask(np.int64(3)), causal_mask(3))  # type: ignore[arg-type]
+
+
+def test_masks_with_few_dimensions_broadcast_with_and_without_weights() -> None:
+    for mask in (torch.tensor([True, False, True, True]), torch.tensor(True)):
+        torch.testing.assert_close(ATTENTION(X, Y, Y, mask), ATTENTION(X, Y, Y, mask, []))
+
+
+def test_the_conversions_that_the_error_names_keep_the_meaning_of_the_mask() -> None:
+    additive = torch.nn.Transformer.generate_square_subsequent_mask(4)
+    for mask in (torch.tril(torch.ones(4, 4)).bool(), additive == 0):
+        assert torch.equal(mask, causal_mask(4))
+
+
+def test_no_rows_are_a_batch_without_sentences() -> None:
+    batch = Batch.from_ids([[4, 5], [6]]).part(2, 3)
+    assert (len(batch.src_ids), len(batch.labels)) == (0, 0)

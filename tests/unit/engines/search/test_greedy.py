@@ -68,7 +68,7 @@ def test_a_model_in_training_writes_without_dropout_and_continues_as_it_was() ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run", None), "`model` must be a Transformer, such as `translator.models[0].transformer`, but is a str."),
+        (("run", None), "`model` must be a Transformer, such as `translator.model.transformer`, but is a str."),
         ((MODELS["pre-norm"], [[4, 5]]), "`batch` must be a `dragoman.Batch`, but is a list. Use `Batch.from_ids`."),
         ((MODELS["pre-norm"], dragoman.Batch.from_ids([[4]]), 0), "`max_tokens` must be at least 1, but is 0."),
         ((MODELS["pre-norm"], dragoman.Batch.from_ids([[4]]), "9"), "`max_tokens` must be a whole number, but is '9'."),

@@ -105,3 +105,24 @@ def test_weights_without_labels_have_positions_and_labels_must_fit() -> None:
         visualization.plot_weights([[0.0, 1.0]], ["q"], ["a", "b", "c"])
     with pytest.raises(ConfigError, match=r"has 2 x 4 x 3 x 3\. Choose one layer and one sentence: `weights\[0\]`\.$"):
         visualization.plot_weights(np.zeros((2, 4, 3, 3)))
+
+
+SHAPES = (
+    r"^`weights` must have the shape \(queries, keys\), \(heads, queries, keys\) or \(1, heads, queries, keys\), but "
+)
+
+
+def test_an_error_says_what_is_given_and_how_to_choose_a_layer() -> None:
+    model = dragoman.Transformer.build(20, 20, "custom", **SIZES).eval()
+    batch = dragoman.Batch.from_ids(ROWS, ROWS)
+    attention = model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input)
+    with pytest.raises(ConfigError, match=r"but is an AttentionWeights\. Choose one layer: `weights\.cross\[0\]`\.$"):
+        visualization.plot_weights(attention)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"but is a tuple of Tensors\. Choose one layer: `weights\[0\]`\.$"):
+        visualization.plot_weights(attention.cross)
+    with pytest.raises(ConfigError, match=SHAPES + r"has 2\.$"):
+        visualization.plot_weights([0.5, 0.5])
+    with pytest.raises(ConfigError, match=r"^`text` must be a list of ids or .*, but is a list of lists\.$"):
+        visualization.plot_heads(model, ROWS)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^`translator` must be a translator or a Transformer, but is a Model"):
+        visualization.plot_heads(model.settings, batch)  # type: ignore[arg-type]

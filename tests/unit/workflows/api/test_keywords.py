@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.config import SETTINGS, Config, read_config
+from dragoman.config import SETTINGS, Config, ModelSettings, TrainSettings, read_config
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
 from dragoman.workflows.api.keywords import name_keywords, overrides_of_keywords
@@ -119,3 +119,15 @@ def test_errors_write_flags_in_backticks() -> None:
                 texts = (each.value for each in ast.walk(node.exc) if isinstance(each, ast.Constant))
                 message = "".join(text for text in texts if isinstance(text, str))
                 assert not re.search(r"(?<![\w-])--[a-z]", re.sub(r"`[^`]*`", "", message)), (path, message)
+
+
+def test_a_record_of_settings_sets_what_differs_from_its_defaults() -> None:
+    train, model = TrainSettings(max_steps=3, schedule="cosine"), ModelSettings(preset="custom", d_model=16)
+    found = overrides_of_keywords({"train": train, "model": model, "max_minutes": 1})
+    assert found == {
+        "train.max_steps": "3",
+        "train.schedule": "cosine",
+        "model.preset": "custom",
+        "model.d_model": "16",
+        "train.max_minutes": "1",
+    }
