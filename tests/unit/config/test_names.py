@@ -63,6 +63,8 @@ EXAMPLES = {
     ),
     "enc_depth": ("model.num_encoder_layers", "num_encoder_layers", ""),  # Marian
     "emb_size": ("model.d_model", "d_model", ""),
+    "target": ("data.train_tgt", "train_tgt", ""),
+    "validation": ("data.dev", "dev", ""),
     "share_vocab": ("tokenizer.joint", "joint", ""),  # OpenNMT-py
     "src_vocab": ("tokenizer.src_vocab_size", "src_vocab_size", ""),
     "max_len": (
@@ -136,8 +138,8 @@ def test_only_settings_that_a_function_takes_are_named() -> None:
     assert error.startswith("ConfigError: `max_length` is not a setting. Dragoman calls it `max_extra_tokens`. It is")
     error = error_of(keywords.overrides_of_keywords, {"gradient_accumulation_steps": 9}, ["inference"])
     assert error == "ConfigError: `gradient_accumulation_steps` is not a setting."
-    assert error_of(dragoman.train, "a", "b", output_dir="c") == (
-        "ConfigError: `output_dir` is not a setting. Dragoman calls it `out`."
+    assert error_of(dragoman.train, "a", "b", save_model="c") == (
+        "ConfigError: `save_model` is not a setting. Dragoman calls it `out`."
     )
     assert error_of(dragoman.train, "a", "b", resume_from_checkpoint=True) == (
         "ConfigError: `resume_from_checkpoint` is not a setting. Dragoman calls it `out`. A run in that folder "
