@@ -177,6 +177,7 @@ COUNTS = "`src` has 120 lines, but `tgt` has 119. The sides seem to lose their a
 # A mistake in the data of `train`, `plan` or `check`, and the start of the error.
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"src": SRC, "tgt": TGT[1:]}, f"DataError: {COUNTS}1. "),
+    ({"data": [(SRC[0], TGT[0])], "src": SRC}, "ConfigError: `data` and `src` must not both be given. Leave one out."),
     ({"src": SRC}, "ConfigError: `src` is given, but `tgt` is not. Give both, or one file with both sides as `data`."),
     ({"src": SRC, "tgt": []}, "DataError: `tgt` has no sentence. Pass a list: a generator yields "),
     ({"src": 5, "tgt": TGT}, f"ConfigError: `src` {SENTENCES} 5."),

@@ -181,6 +181,7 @@ def test_a_marian_folder_works_wherever_a_model_does(marian: Path, capsys: pytes
     translator = dragoman.load(marian, device="cpu")
     assert dragoman.evaluate(marian, **files, **quick).whole == dragoman.evaluate(translator, **files, **quick).whole
     assert dragoman.summary(marian).rows.total == dragoman.summary(translator).formula
+    assert dragoman.export(marian, "int8") == Path("opus-mt-en-de-int8")
     back = dragoman.export(translator, "marian", "back")
     assert isinstance(load_or_error(back), dragoman.Translator)
     assert run_command(["translate", "back", "--text", "one"]) == 2

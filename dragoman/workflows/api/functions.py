@@ -136,8 +136,10 @@ def plan(
 
 
 def _with_settings(request: RunRequest, settings: Mapping[str, object], files: SentenceFiles) -> RunRequest:
+    data, src, tgt = (settings.get(name) is not None for name in ("data", "src", "tgt"))
+    if data and (src or tgt):
+        raise ConfigError(f"`data` and `{'src' if src else 'tgt'}` must not both be given. Leave one out.")
     if not request.configs:
-        src, tgt = (settings.get(name) is not None for name in ("src", "tgt"))
         check_sides(src, tgt, ["`src`", "`tgt`", "`data`"])
     return replace(request, overrides=overrides_of_keywords(settings, path_of=files.path), sources=files.sources)
 

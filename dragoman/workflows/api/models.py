@@ -1,9 +1,11 @@
 """The functions of ``import dragoman`` that make, convert and measure models: import, export, average and summary."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.config.settings import MOST_ENTRIES
+from dragoman.files import sibling_path
 from dragoman.records import NUM_CONTROL_IDS
 from dragoman.visualization.arguments import check_choice, check_count
 from dragoman.workflows.api.functions import AnyModel, model_request
@@ -93,6 +95,8 @@ def export(
     check_choice("to", to, ("int8", "ctranslate2", "marian"))
     check_choice("quantization", quantization, ("float32", "float16", "int8"))
     check_choice("embeddings", embeddings, ("float32", "int8"))
+    if out is None and isinstance(model, str | os.PathLike):
+        out = sibling_path(Path(model), f"-{to}")  # not beside a Marian model's copy in the cache
     return export_model(model_request(model, {}), to, out, quantization, embeddings, default_progress())
 
 
