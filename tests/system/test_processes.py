@@ -5,11 +5,13 @@ variables of torchrun, which is faster.
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -62,11 +64,18 @@ def torchrun(corpus: Path, out: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def free_port() -> int:
+    """A port that no other test gets: those that ask the system for a free one get ports above 32,767."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
 def start(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settings: Any) -> list[int]:
     """Start the processes of a run."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     said = corpus.parent / "said"
     said.write_text("")
     children = []
@@ -139,7 +148,7 @@ def test_a_sharded_model_takes_the_same_steps_and_continues_in_one_process(corpu
 def wait_for_checkpoint(run: Path) -> None:
     until = time.monotonic() + 100
     while not any((run / "checkpoints").glob("step_*[05]")):
-        assert time.monotonic() < until
+        assert time.monotonic() < until, (run.parent / "said").read_text()
         time.sleep(0.01)
 
 
