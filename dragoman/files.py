@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dragoman.display import one_line
 from dragoman.errors import ConfigError, ModelError, ResourceError
 
 try:
@@ -80,7 +81,7 @@ def check_new_folder(path: str | os.PathLike[str], name: str = "--out") -> Path:
     Raises ConfigError if it is no path, and ModelError if it exists or is inside a model folder.
     """
     if not isinstance(path, str | os.PathLike):
-        raise ConfigError(f"`{name}` must be a path, but is {path!r:.60}.")
+        raise ConfigError(f"`{name}` must be a path, but is {one_line(path)}.")
     path = Path(path)
     if path.exists():
         raise ModelError(f"{path} exists already. Choose another `{name}`, or remove it.")

@@ -17,7 +17,7 @@ from typing import Any
 
 from dragoman.corpora.hub_dataset import HubDataset, WantedCorpus, choose_config, names, open_dataset
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.display import html_table
+from dragoman.display import html_table, one_line
 from dragoman.errors import ConfigError, DataError, ResourceError
 from dragoman.files import disk_errors, remove_leftovers, sha256_of, write_folder
 from dragoman.languages import language_code, language_name
@@ -242,7 +242,7 @@ def phrasebook(out: str | os.PathLike[str] = "phrasebook", pairs: int = 3000, se
     """
     for name, value, least in (("pairs", pairs, 1), ("seed", seed, 0)):
         if type(value) is not int or value < least:
-            raise ConfigError(f"`{name}` must be a whole number of at least {least}, but is {value!r:.60}.")
+            raise ConfigError(f"`{name}` must be a whole number of at least {least}, but is {one_line(value)}.")
     config = f"{pairs} pairs, seed {seed}"
 
     def generate() -> HubDataset:

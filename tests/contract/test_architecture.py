@@ -32,7 +32,7 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (910, 11),
+    "(no package)": (911, 11),
     "bundle": (602, 5),
     "cli": (1937, 25),
     "config": (1231, 8),
@@ -50,7 +50,7 @@ SIZES = {
     "text": (4523, 34),
     "training": (2712, 20),
     "visualization": (2436, 21),
-    "workflows": (2465, 23),
+    "workflows": (2461, 23),
 }
 TORCH_FREE_FILES = (
     "inference.translator",

@@ -14,12 +14,7 @@ from dragoman.config.checking import check_sides
 from dragoman.display import one_line
 from dragoman.errors import ConfigError, needs_train_extra
 from dragoman.training.run.run_folder import CORPUS
-from dragoman.workflows.api.keywords import (
-    check_path,
-    check_paths,
-    naming_keywords,
-    overrides_of_keywords,
-)
+from dragoman.workflows.api.keywords import check_path, check_paths, naming_keywords, overrides_of_keywords
 from dragoman.workflows.api.loading import PathName, import_start, imported_folder
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in

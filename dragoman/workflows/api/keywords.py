@@ -14,6 +14,7 @@ from dragoman.config import CORPUS_KEYS, SETTINGS, settings_of
 from dragoman.config.fields import did_you_mean
 from dragoman.config.names import describe_removed, name_hint
 from dragoman.config.settings import TABLES
+from dragoman.display import one_line
 from dragoman.errors import ConfigError, DragomanError
 
 CORPUS_KEYWORDS = {"data": "data.train", "src": "data.train_src", "tgt": "data.train_tgt"}
@@ -27,7 +28,7 @@ def check_path(name: str, value: object, others: str = "") -> Path:
     """The path in an argument. Raises ConfigError for other types. `others` are further things that it may be."""
     if isinstance(value, str | os.PathLike):
         return Path(value)
-    raise ConfigError(f"`{name}` must be a path{others}, but is {value!r:.60}.")
+    raise ConfigError(f"`{name}` must be a path{others}, but is {one_line(value)}.")
 
 
 def overrides_of_keywords(
