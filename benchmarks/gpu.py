@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, help="to translate (1,000; cpu: 40)")
     parser.add_argument("--length", type=int, default=25, help="tokens of every output")
     parser.add_argument("--rows", type=int, default=256, help="sentences translated at once")
-    parser.add_argument("--skip", nargs="*", default=[], choices=["training", "translation", "peers"])
+    parser.add_argument("--skip", nargs="*", default=[], choices=["training", "translation", "peers", "compiled"])
     parser.add_argument("--out", type=Path, help="a file for the JSON result")
     given = parser.parse_args()
     device = resolve_device(given.device)
@@ -157,18 +157,16 @@ def config_of(size: str, device: torch.device, given: argparse.Namespace) -> Con
             log_every_steps=log_every(device),
             average_last=0,
         ),
-        validate=ValidateSettings(every_epochs=0, metric="loss"),
+        validate=ValidateSettings(every_epochs=0, every_steps=10**9, metric="loss"),
     )
 
 
 def dragoman_configs(size: str, device: torch.device, given: argparse.Namespace) -> Iterator[tuple[str, Config]]:
     """Yield the configurations to measure: without and, if there is a setting for it, with compiling."""
     config = config_of(size, device, given)
-    if "compile" not in {field.name for field in fields(TrainSettings)}:
-        yield "Dragoman", config
-        return
-    for name, value in (("Dragoman", False), ("Dragoman, compiled", True)):
-        yield name, replace(config, train=replace(config.train, compile=value))
+    yield "Dragoman", config
+    if "compiled" not in given.skip and "compile" in {field.name for field in fields(TrainSettings)}:
+        yield "Dragoman, compiled", replace(config, train=replace(config.train, compile=True))
 
 
 def train_dragoman(
