@@ -68,7 +68,7 @@ class Details:
     Parameters
     ----------
     alignment
-        Links between source and target words. They take another pass through the model.
+        Links between source and target words. A model without a lexicon takes another pass for them.
     flags
         Signs of a wrong translation (`evaluation/flags.py`). They take 0.1 to 0.2 ms per text.
     """

@@ -47,6 +47,8 @@ class Card(ShownRecord):
         The length of the training: optimizer steps, full passes over the data, target tokens, and time.
     device, precision
         Where, and in which number format, the model was trained.
+    lexicon_pairs
+        Sentence pairs that the lexicon for word alignments was learned from.
     averaged_steps
         The steps whose weights were averaged. With `ema_decay`, the one step at which the running mean was taken.
     ema_decay
@@ -80,6 +82,7 @@ class Card(ShownRecord):
     minutes: float = 0.0
     device: str = ""
     precision: str = ""
+    lexicon_pairs: int = 0
     averaged_steps: tuple[int, ...] = ()
     ema_decay: float = 0.0
     scores: tuple[tuple[str, str, float, str], ...] = ()
@@ -120,6 +123,8 @@ class Card(ShownRecord):
         lines += ["", f"It was fine-tuned from {', then '.join(self.lineage)}."] if self.lineage else []
         lines += ["", f"It was distilled from {', '.join(self.teachers)}."] if self.teachers else []
         lines += ["", self.averaging()] if self.averaging() else []
+        lexicon = f"Its lexicon for word alignments was learned from {self.lexicon_pairs:,} sentence pairs."
+        lines += ["", lexicon] if self.lexicon_pairs else []
         lines += _table("Scores", ("data", "metric", "value", "signature"), self.scores)
         lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)
         lines += _table("Versions", ("package", "version"), self.versions)

@@ -40,6 +40,7 @@ from dragoman.config.loading import MOST_TOML_BYTES, parse_toml
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import MANIFEST, VerifiedFolder, read_regular_file, verify_folder, write_folder
 from dragoman.model.shapes import Arrays, Shapes
+from dragoman.text.lexicon import LEXICON
 from dragoman.version import __version__
 
 FORMAT = 1
@@ -115,6 +116,11 @@ def is_built_in(path: str | Path) -> bool:
     return str(path) in _BUILT_IN and not Path(path).exists()
 
 
+def is_in_package(folder: Path) -> bool:
+    """Whether a folder is that of a model that comes with Dragoman."""
+    return folder.resolve() in [built_in.resolve() for built_in in _BUILT_IN.values()]
+
+
 def is_hugging_face(path: Path) -> bool:
     """Whether a path is the folder of a model in Hugging Face format."""
     return (path / _HUGGING_FACE_CONFIG).is_file() and not any((path / name).exists() for name in _OF_OTHERS)
@@ -159,8 +165,8 @@ def layout_version(arrays: Arrays) -> int:
     )
 
 
-def replace_card(folder: Path, card: Card, config: Config | None = None) -> None:
-    """Replace the card of a model folder, and its settings if `config` is set. The other files stay.
+def replace_card(folder: Path, card: Card, config: Config | None = None, lexicon: bytes = b"") -> None:
+    """Replace the card of a model folder, and its settings and lexicon if they are given. The other files stay.
 
     The folder is written again as a whole, so that a reader never sees a card that does not match the manifest. The
     manifest keeps its format and versions.
@@ -178,6 +184,8 @@ def replace_card(folder: Path, card: Card, config: Config | None = None) -> None
         write_card(card, temporary)
         if config is not None:
             write_settings(config, temporary)
+        if lexicon:
+            (temporary / LEXICON).write_bytes(lexicon)
 
 
 def write_settings(config: Config, folder: Path) -> None:

@@ -7,7 +7,7 @@ A model folder is read into numpy arrays. Machine code uses them as they are. `W
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -19,8 +19,9 @@ from dragoman.config import Config, ModelSettings
 from dragoman.devices.without_torch import choose_device, keep_freed_memory, return_freed_memory
 from dragoman.display import Facts, ShownRecord, say
 from dragoman.errors import ModelError, ResourceError, require_torch
-from dragoman.files import MANIFEST, write_folder
+from dragoman.files import MANIFEST, VerifiedFolder, write_folder
 from dragoman.model.shapes import Arrays, expected_parameters, parameter_shapes
+from dragoman.text.lexicon import LEXICON, Lexicon
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -167,6 +168,8 @@ class Model(ShownRecord):
         The facts for people.
     fingerprint
         First digits of the hash of the manifest, if the model was read from a folder.
+    lexicon_file
+        The content of the lexicon's file, or b"" without a lexicon.
     """
 
     weights: Weights
@@ -174,6 +177,7 @@ class Model(ShownRecord):
     config: Config
     card: Card
     fingerprint: str = ""
+    lexicon_file: bytes = b""
 
     def _facts(self) -> Facts:
         settings, sizes = self.weights.settings, (self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size)
@@ -188,6 +192,31 @@ class Model(ShownRecord):
     def transformer(self) -> "Transformer":
         """The model as a torch module, made when it is first read."""
         return self.weights.transformer
+
+    @cached_property
+    def lexicon(self) -> Lexicon | None:
+        """The translations of tokens in the training text, which word alignments use. None if the model has none.
+
+        Raises ModelError if the file is damaged or of another vocabulary.
+        """
+        if not self.lexicon_file:
+            return None
+        try:
+            lexicon = Lexicon.from_bytes(self.lexicon_file)
+        except ValueError as error:
+            raise ModelError(f"{LEXICON} of the model cannot be read: {error}. Copy or download it again.") from None
+        sizes = self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size
+        if lexicon.vocab_sizes != sizes:
+            raise ModelError(
+                f"{LEXICON} of the model is for vocabularies of {' and '.join(map(str, lexicon.vocab_sizes))} entries, "
+                f"but its tokenizers have {' and '.join(map(str, sizes))}. Copy or download the model again."
+            )
+        return lexicon
+
+    def with_lexicon(self, lexicon: Lexicon | None, pairs: int) -> "Model":
+        """The model with a lexicon learned from a number of pairs, or without one."""
+        card = replace(self.card, lexicon_pairs=pairs if lexicon else 0)
+        return replace(self, card=card, lexicon_file=lexicon.to_bytes() if lexicon else b"")
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> "Model":
@@ -230,10 +259,11 @@ class Model(ShownRecord):
             words = f"{path} has {size} bytes, which do not fit into memory. Use a smaller model."
             raise ResourceError(words) from None
         card = read_card(folder)
+        lexicon = checked.read(LEXICON) if LEXICON in checked.manifest["files"] else b""
         layout.open_folder(folder)  # nothing changed while the other files were read
-        read_again = partial(_read_again, folder.absolute(), checked.fingerprint)
+        read_again = partial(_read_again, folder.absolute(), _hash_of_weights(checked))
         weights = Weights(config.model, arrays, device, read_again)
-        return cls(weights, tokenizers, config, card, checked.fingerprint)
+        return cls(weights, tokenizers, config, card, checked.fingerprint, lexicon)
 
     def save(self, folder: str | Path) -> None:
         """Write a model folder, whole or not at all. An existing model folder is replaced.
@@ -257,6 +287,8 @@ class Model(ShownRecord):
         layout.write_card(self.card, folder)
         self.tokenizers.save(folder)
         tensors.write_tensors(self.weights.arrays, folder / WEIGHTS)
+        if self.lexicon_file:
+            (folder / LEXICON).write_bytes(self.lexicon_file)
 
     @classmethod
     def average(cls, folders: Sequence[Path]) -> "Model":
@@ -275,11 +307,14 @@ class Model(ShownRecord):
         return replace(self, weights=Weights(self.config.model, arrays), config=config)
 
 
-def _read_again(folder: Path, fingerprint: str) -> Arrays:
-    model = Model.load(folder, "cpu")
-    if model.fingerprint != fingerprint:
+def _read_again(folder: Path, hash_of_weights: str) -> Arrays:
+    if _hash_of_weights(layout.open_folder(folder)) != hash_of_weights:
         raise ModelError(f"{folder} has changed since it was loaded. Load it again.")
-    return model.weights.arrays
+    return Model.load(folder, "cpu").weights.arrays
+
+
+def _hash_of_weights(checked: VerifiedFolder) -> str:
+    return str(checked.manifest["files"][WEIGHTS]["sha256"])
 
 
 Form = TypeVar("Form")

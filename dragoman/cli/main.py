@@ -30,6 +30,7 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
         "plan": "Estimate the time, memory and disk space that training will take",
         "train": "Train a translator on your parallel text, or continue a run",
         "report": "Write the report of a run again",
+        "calibrate": "Learn from parallel text how a model's words align",
         "average": "Average the last checkpoints of a run into one model",
         "summary": "List the parameters of a configuration or a model",
     },

@@ -38,6 +38,8 @@ def run(options: Options) -> None:
         model = load_model(request, TerminalProgress())
         if options.verbose:
             say(_describe_engine(model))
+        if options.alignment or options.format in DOCUMENTS or terms:
+            _note_missing_lexicon(options, model)
         if not options.input and options.text is None:
             source = wait_for_input(source, requested_format, options.text_encoding(), files)
         elif source.kind == PAIRS:
@@ -75,6 +77,18 @@ def _describe_engine(model: LoadedTranslator) -> str:
     if reason := translator.engine_reason():
         return f"torch translates in {precision}: machine code does not support {reason}"
     return f"machine code translates in {precision}"
+
+
+def _note_missing_lexicon(options: Options, model: LoadedTranslator) -> None:
+    """Tell how words are aligned better, if the model has no lexicon."""
+    from dragoman.bundle import is_built_in
+
+    has_lexicon = any(one.lexicon_file for one in model.translator.models)
+    if not has_lexicon and not any(map(is_built_in, options.model)):
+        say(
+            "the model has no lexicon, so words are aligned by its attention, with more errors. "
+            f"`dragoman calibrate {options.model[0]} --src FILE --ref FILE` learns one from parallel text."
+        )
 
 
 def _is_typed(options: Options) -> bool:

@@ -17,12 +17,28 @@ from dragoman.config import CORPUS_FILES, Config
 from dragoman.data.store import IDENTITY, PairStore, files_of_pairs, open_if_current, read_identity, write_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
-from dragoman.files import disk_errors, hash_json, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
+from dragoman.files import (
+    VerifiedFolder,
+    disk_errors,
+    hash_json,
+    remove_leftovers,
+    sha256_of,
+    verify_folder,
+    write_file,
+    write_folder,
+)
 from dragoman.records import SentencePair
 from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport, augment, is_augmented
 from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, only_shared_sources_error, source_fingerprints
-from dragoman.text.tokenization.encoding import BatchEncoderPair, BpeDropout, EncodedChunk, concatenate_texts
+from dragoman.text.lexicon import LEXICON, LEXICON_VERSION, Coverage, Lexicon, choose_pairs, learn_tried_lexicon
+from dragoman.text.tokenization.encoding import (
+    BatchEncoderPair,
+    BpeDropout,
+    EncodedChunk,
+    RaggedIds,
+    concatenate_texts,
+)
 from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
@@ -51,8 +67,8 @@ class PreparedData:
 
     `dev` and `test` are None if not requested, and keep the text. `train` keeps the text only if it is encoded again in
     each epoch. `cleaning` counts the pairs removed from the training text, also if the store was made earlier.
-    `late_tests` names the tests ("test", "replay_test") that were added after training started: their sources may be in
-    the training pairs.
+    `lexicon` was learned from the training pairs, and `coverage` says whether they were enough. `late_tests` names the
+    tests ("test", "replay_test") that were added after training started: their sources may be in the training pairs.
     """
 
     tokenizers: TokenizerPair
@@ -60,6 +76,8 @@ class PreparedData:
     dev: PairStore | None
     test: PairStore | None
     cleaning: CleaningReport
+    lexicon: Lexicon
+    coverage: Coverage
     late_tests: tuple[str, ...] = ()
 
 
@@ -92,6 +110,8 @@ def prepare(
        not known (`Corpus.count`), the pairs are counted first, to sample them evenly;
     4. encode the pairs that cleaning keeps. Cleaning decides once, in stage 3 or else in stage 4.
 
+    The lexicon is learned last, from at most 200,000 encoded pairs.
+
     Parameters
     ----------
     tokenizers
@@ -119,7 +139,9 @@ def prepare(
         train = preparation.train_store(tokenizers, key)
         dev = preparation.held_out_store("dev", tokenizers, key)
         test = preparation.held_out_store("test", tokenizers, key)
-    return PreparedData(tokenizers, train, dev, test, CleaningReport(**train.notes), preparation.late_tests)
+        learned = preparation.lexicon(train, tokenizers)
+    cleaning = CleaningReport(**train.notes)
+    return PreparedData(tokenizers, train, dev, test, cleaning, *learned, preparation.late_tests)
 
 
 @contextmanager
@@ -274,6 +296,20 @@ class _Preparation:
         # No cleaning: line n of a validation file must match line n of its translation.
         encoded = BatchEncoderPair.of(tokenizers).encode_chunks(chunks(pairs, _CHUNK_PAIRS))
         return self._write(part, key, encoded, tokenizers, keep_text=True)
+
+    def lexicon(self, train: PairStore, tokenizers: TokenizerPair) -> tuple[Lexicon, Coverage]:
+        """Learn a lexicon from the training pairs as they are stored, without BPE dropout, or find it."""
+        folder, key = self._folder / "lexicon", f"{train.key} {LEXICON_VERSION}"
+        with suppress(ModelError, OSError, ValueError):
+            if (found := VerifiedFolder(folder)).manifest.get("key") == key:
+                return Lexicon.from_bytes(found.read(LEXICON)), Coverage(**found.manifest["coverage"])
+        rows = choose_pairs(train.src_counts, train.tgt_counts).tolist()
+        self._progress("learning the lexicon", len(rows))
+        src, tgt = (RaggedIds.of([ids(row).tolist() for row in rows]) for ids in (train.src_ids, train.tgt_ids))
+        lexicon, coverage = learn_tried_lexicon(src, tgt, (tokenizers.src.vocab_size, tokenizers.tgt.vocab_size))
+        with write_folder(folder, {"key": key, "coverage": asdict(coverage)}) as partial:
+            (partial / LEXICON).write_bytes(lexicon.to_bytes())
+        return lexicon, coverage
 
     def _write(
         self, part: str, key: str, encoded: Iterable[EncodedChunk], tokenizers: TokenizerPair, keep_text: bool

@@ -4,7 +4,7 @@ Everything that the model translates correctly by itself stays as it is.
 
 - Missing term: the translation up to its place, and the term, become a forced prefix, and the rest is searched again.
 - Missing protected span: the span is removed from the text, the text is translated again, and the span is inserted
-  where attention points.
+  where the words align.
 - Markers of markup: removed before the search and inserted in the same way (`text/documents/placement.py`).
 - Capitals: such a text is also translated in sentence case. The translation that loses fewer terms wins, then the one
   with the higher score. So a model trained on capitals keeps its own, and names such as NATO are unharmed.
@@ -64,7 +64,7 @@ def translate_preserving(
     """Translate texts so that markers, protected spans and terms are preserved. Returns one answer for each text.
 
     A translation with inserted markers or spans has one candidate only. Texts with a prefix are not translated again
-    if they lose spans. Raises ConfigError if markers or terms need attention and the search has no aligner.
+    if they lose spans. Raises ConfigError if markers or terms must be placed and the search has no aligner.
     """
     answers = _translate_marked(search, texts, options)
     return _restore_spans(search, texts, answers, options) if options.preserve.protect else answers
@@ -145,11 +145,11 @@ def _add_flags(search: TextSearch, translation: Translation) -> Translation:
 
 
 def _weights(search: TextSearch, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[_Matrix]:
-    """The attention from each target token of a pair to its source tokens."""
+    """The weights between each target token of a pair and its source tokens, from the aligner."""
     if not pairs:
         return []
     if search.aligner is None:
-        raise ConfigError("this translator has no attention to place markers and terms. Create it with an aligner.")
+        raise ConfigError("this translator cannot place markers and terms. Create it with an aligner.")
     return list(search.aligner.weights(pairs))
 
 
@@ -173,7 +173,7 @@ def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Ite
 def _align_segment(
     tokenizers: TokenizerPair, ids: tuple[Sequence[int], Sequence[int]], texts: tuple[str, str], weights: _Matrix
 ) -> AlignedPart:
-    """The alignment between the words of two texts: the attention between their tokens, summed by word."""
+    """The alignment between the words of two texts: the weights between their tokens, summed by word."""
     src_words, tgt_words = words_of(tokenizers.src.tokens(ids[0])), words_of(tokenizers.tgt.tokens(ids[1]))
     by_word = np.add.reduceat(weights, [word.start for word in src_words], axis=1)
     by_word = np.add.reduceat(by_word, [word.start for word in tgt_words], axis=0)

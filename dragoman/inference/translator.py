@@ -23,6 +23,7 @@ from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, PairScore, Preserve, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.terms import Terms
+from dragoman.text.lexicon import Lexicon
 from dragoman.text.lines import checked_texts
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
@@ -51,7 +52,7 @@ class Translator:
     max_src_tokens
         The longest source in tokens. Longer texts are split.
     aligner
-        Reads the model's attention. Without it, there are no alignments, and terms and markers cannot be placed.
+        Links the words. Without it, there are no alignments, and terms and markers cannot be placed.
     models
         The models behind the search, for functions that look inside them.
 
@@ -226,7 +227,7 @@ class Translator:
             )
         weights = [model.weights for model in models]
         longest = min(each.config.model.longest_text(each.config.data.max_tokens) for each in models)
-        aligner = Aligner(weights, first.tokenizers)
+        aligner = Aligner(weights, first.tokenizers, lexicon=lambda: _lexicon_of(models))
         return cls(search or Engines(weights), first.tokenizers, settings, longest, aligner, models)
 
     @classmethod
@@ -534,6 +535,11 @@ class Translator:
                 answers = search.aligner.add_alignments(answers)
             count_items(len(window))
             yield from (answer.translation for answer in answers)
+
+
+def _lexicon_of(models: Sequence[Model]) -> Lexicon | None:
+    """The first lexicon of the models of an ensemble, which share their tokenizers."""
+    return next((model.lexicon for model in models if model.lexicon_file), None)
 
 
 def _retries_capitals(settings: InferenceSettings) -> bool:

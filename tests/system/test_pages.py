@@ -35,7 +35,7 @@ PAGES = sorted(
 LINKED = [*PAGES, *ROOT.glob("*.md"), ROOT / "examples" / "README.md"]
 OTHER_PROGRAMS = {
     "--fresh", "--report", "--folder", "--threads", "--others", "--wait", "--attempts", "--list", "--seconds",
-    "--parts", "--sizes", "--peers", "--size", "--write",
+    "--parts", "--sizes", "--peers", "--size", "--write", "--layers", "--eflomal",
     "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--max-restarts",
     "--no-deps", "--require-hashes",
     "--publish", "--volume", "--tag", "--index-url", "--model", "--help-all",

@@ -1,9 +1,9 @@
 """Place markers (tags, placeholders) of a source text in its translation.
 
-The model does not see markers. Their places follow from the attention of the target words to the source words. A span
-marker covers the run of target words that attended most to the words inside it. A point marker goes between the
-translations of its neighbors. Spans never cross, and each stays inside its parent, so the tree of markers is that of
-the source. Only the order of siblings may change, as the order of words does.
+The model does not see markers. Their places follow from weights between target and source words: link probabilities of
+a lexicon, or attention. A span marker covers the run of target words with the most weight on the words inside it. A
+point marker goes between the translations of its neighbors. Spans never cross, and each stays inside its parent, so the
+tree of markers is that of the source. Only the order of siblings may change, as the order of words does.
 
 Words are units (`text/tokenization/words.py`). A text that was translated in parts is placed part by part, in linear
 time.
@@ -23,7 +23,9 @@ _Weights = NDArray[np.float64]
 Range = tuple[int, int]
 
 _SAME_WORD = 0.5
-"""Added to the attention between two words that are spelled the same: names, numbers, punctuation."""
+"""Added to the weight between two words that are spelled the same: names, numbers, punctuation."""
+_LEAST_WEIGHT = 0.4
+"""A target word with less weight in all is translated from no source word, so its weights are not raised to 1."""
 _TAKEN = -1e6
 _CLOSING = ".,;:!?…)]}»”’%。、，！？"
 _ORDER = 1.0
@@ -31,7 +33,7 @@ _ORDER = 1.0
 
 
 class AlignedPart(NamedTuple):
-    """One part of a source and its translation: the spans of their words, and the attention between the words."""
+    """One part of a source and its translation: the spans of their words, and the weights between the words."""
 
     src_spans: Sequence[Range]
     tgt_spans: Sequence[Range]
@@ -104,7 +106,7 @@ def _nest(markers: Sequence[Marker], ranges: Sequence[Range | None], num_words: 
 def aligned_run(source: str, translation: str, part: AlignedPart, span: Range, first_free: int) -> Range:
     """The run of target words, from `first_free` on, that translates the source characters in `span`.
 
-    It has at most as many words as the span: articles and prepositions attend to the noun too.
+    It has at most as many words as the span: articles and prepositions are linked to the noun too.
     """
     marker = Marker(*span, "", "")
     places = _Part(MarkedText(source, (marker,)), translation, part, (-1, len(source) + 1))
@@ -123,16 +125,17 @@ class _Part:
     def __init__(self, source: MarkedText, translation: str, part: AlignedPart, bounds: Range) -> None:
         self._markers, self._bounds = source.markers, bounds
         self._starts = np.array([start for start, _ in part.src_spans], np.int64)
+        self._ends = [stop for _, stop in part.src_spans]
         src_words = [source.text[start:stop] for start, stop in part.src_spans]
         tgt_words = [translation[start:stop] for start, stop in part.tgt_spans]
         self._src_letters = [any(map(str.isalnum, word)) for word in src_words]
         self._tgt_letters = [any(map(str.isalnum, word)) for word in tgt_words]
         same = np.array([[_SAME_WORD * (src == tgt) for src in src_words] for tgt in tgt_words])
         same = same.reshape(part.weights.shape)
-        weights = part.weights / np.maximum(part.weights.sum(1, keepdims=True), 1e-9)
+        weights = part.weights / np.maximum(part.weights.sum(1, keepdims=True), _LEAST_WEIGHT)
         self._weights = (weights + same) / (1.0 + same.sum(1, keepdims=True))
         self._before = np.concatenate((np.zeros((len(tgt_words), 1)), self._weights.cumsum(1)), axis=1)
-        """(target words, source words + 1): cumulative attention to the source words before each position."""
+        """(target words, source words + 1): cumulative weight on the source words before each position."""
 
     def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
         """The range of each marker, parents first. A marker whose parent does not touch the part has no range."""
@@ -180,12 +183,13 @@ class _Part:
         return found
 
     def _words(self, marker: Marker) -> Range:
-        """The range of the source words of a marker."""
-        start, stop = np.searchsorted(self._starts, (marker.start, marker.stop))
-        return int(start), int(stop)
+        """The range of the source words of a marker. A marker inside a word has the whole word."""
+        start, stop = map(int, np.searchsorted(self._starts, (marker.start, marker.stop)))
+        inside = 0 < start == stop and marker.start < min(marker.stop, self._ends[start - 1])
+        return start - inside, stop
 
     def _gain(self, words: Range) -> _Weights:
-        """The attention of each target word to a range of source words, (target words,)."""
+        """The weight of each target word on a range of source words, (target words,)."""
         gain: _Weights = self._before[:, words[1]] - self._before[:, words[0]]
         return gain
 
@@ -194,7 +198,7 @@ class _Part:
         return marker.start < self._bounds[0], marker.stop > self._bounds[1]
 
     def _run(self, marker: Marker, words: Range, free: NDArray[np.bool_]) -> Range:
-        """The run of free target words that attended most to the marker's source words. Empty if no word is free."""
+        """The run of free target words with the most weight on the marker's source words. Empty if no word is free."""
         places = np.flatnonzero(free)
         if not places.size:
             return 0, 0
@@ -242,7 +246,7 @@ class _Part:
         left = self._weights[:, word - 1] if word else np.zeros(len(self._weights))
         right = self._weights[:, word] if word < num_src else np.zeros(len(self._weights))
         looked = self._before[:, word]
-        # Words before the gap should attend to the source before the point, words after the gap to the rest.
+        # Words before the gap should be linked to the source before the point, words after it to the rest.
         order = np.concatenate(([0.0], np.cumsum(2 * looked - 1))) / max(len(looked), 1)
         after_left = np.concatenate(([float(word == 0)], left))
         score = _ORDER * order + after_left + np.concatenate((right, [float(word == num_src)]))

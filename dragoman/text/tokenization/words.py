@@ -16,6 +16,7 @@ from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _INSIDE_WORDS = "-'’.,:"
 _JOINER = "\u200d"
+_READ_ALOUD = "%‰&@#*§†/\\"
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -35,6 +36,10 @@ class Word:
 
 def spaced_words(tokens: Sequence[str]) -> list[tuple[int, ...]]:
     """For each token (as `Tokenizer.tokens` formats it), the numbers of the words it belongs to. () for a space."""
+    text, starts = "".join(tokens), [token.startswith(SPACE_SYMBOL) for token in tokens]
+    is_plain = text.count(SPACE_SYMBOL) == sum(starts) and SPACE_SYMBOL not in tokens and "<0x" not in text
+    if is_plain and len(text.split()) == 1:  # spaces only where tokens start, in nearly all texts: ten times as fast
+        return [(number,) for number in accumulate(starts[1:], initial=0)]
     return _touched_units(tokens, _number_spaced)
 
 
@@ -53,6 +58,12 @@ def words_of(tokens: Sequence[str]) -> tuple[Word, ...]:
     stops = [*starts[1:], len(tokens)][: len(starts)]
     texts = [b"".join(map(_bytes_of, tokens[start:stop])) for start, stop in zip(starts, stops, strict=True)]
     return tuple(map(Word, [text.decode("utf-8", "replace").strip() or " " for text in texts], starts, stops))
+
+
+def is_punctuation(token: str) -> bool:
+    """Whether a token is punctuation only. Signs that are read aloud, such as %, &, @, #, * and §, are none."""
+    text = token.lstrip(SPACE_SYMBOL)
+    return bool(text) and all(unicodedata.category(char)[0] == "P" and char not in _READ_ALOUD for char in text)
 
 
 def _bytes_of(token: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The functions of ``import dragoman`` that make, convert and measure models: import, export, average and summary."""
+"""The functions of ``import dragoman`` that make, convert, complete and measure models."""
 
 import os
 from pathlib import Path
@@ -13,6 +13,9 @@ from dragoman.workflows.api.keywords import check_path, naming_keywords, overrid
 from dragoman.workflows.api.loading import PathName
 from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run
+from dragoman.workflows.api.sentences import SentenceData, SentenceFiles
+from dragoman.workflows.calibration import Calibration, calibrate_model
+from dragoman.workflows.evaluation import ScoredTest
 from dragoman.workflows.inspection import ModelSummary, summarize_model
 from dragoman.workflows.models import convert_model, export_model
 from dragoman.workflows.runs import average_run
@@ -130,6 +133,44 @@ def average(run: PathName | Run, last: int = 5, out: PathName | None = None) -> 
     >>> dragoman.evaluate(dragoman.average("run", last=10), src="test.en", ref="test.de")
     """
     return average_run(check_path("run", run, " or a run"), check_count("last", last), out)
+
+
+@naming_keywords()
+def calibrate(model: PathName | Run, src: SentenceData, ref: SentenceData) -> Calibration:
+    """Learn the lexicon of a model from parallel text, so that words are aligned and markup is placed better.
+
+    `dragoman.train` learns a lexicon by itself. Use this for an imported model, for one of an earlier version, or to
+    add text of another kind. The model folder is changed. Its translations stay the same.
+
+    Parameters
+    ----------
+    model : str, Path or Run
+        The model folder, or a run, whose best model is changed.
+    src, ref : str, Path or iterable of str
+        Both sides: two aligned files, twice one file with both sides, or the sentences themselves. At most 200,000
+        different pairs are used, evenly spaced. If they have more than 16 million pairs of tokens, the longest are not.
+
+    Returns
+    -------
+    Calibration
+        The folder, the size of its lexicon, and the share of tokens that it links in other pairs.
+
+    Raises
+    ------
+    DataError
+        If the text is not parallel, too short, in another language, or cannot be read.
+    ModelError
+        If the model is missing, damaged, or part of the package.
+
+    Examples
+    --------
+    >>> dragoman.calibrate("opus", "corpus.en", "corpus.de")
+    >>> dragoman.load("opus").translate_detailed(["How are you?"], details=dragoman.Details(alignment=True))
+    """
+    folder = check_path("model", model, " or a run")
+    with SentenceFiles() as files:
+        text = ScoredTest(src=str(files.path("src", src)), ref=str(files.path("ref", ref)))
+        return calibrate_model(folder, text, files.progress)
 
 
 @naming_keywords()

@@ -17,6 +17,7 @@ from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.files import verify_folder
 from dragoman.languages import main_language
+from dragoman.text.lexicon import LEXICON, Lexicon
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.step.optimizer import learning_rate
@@ -62,12 +63,14 @@ def match_model(config: Config) -> Config:
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """The tokenizers and history that a run starts with.
+    """The tokenizers, the lexicon and the history that a run starts with.
 
     Parameters
     ----------
     tokenizers
         The tokenizers of both sides.
+    lexicon
+        The lexicon, or None, and the number of pairs that it was learned from.
     lineage
         A description of each model that this one descends from, oldest first.
     origin
@@ -77,13 +80,14 @@ class StartingPoint:
     """
 
     tokenizers: TokenizerPair
+    lexicon: tuple[Lexicon | None, int]
     lineage: tuple[str, ...]
     origin: str
     model: Model | None
 
 
 def continuation_of(out: Path) -> StartingPoint | None:
-    """Return the tokenizers and lineage of a run's newest intact checkpoint, or None if the run has none.
+    """Return the tokenizers, lexicon and lineage of a run's newest intact checkpoint, or None if the run has none.
 
     They let a run continue without the text that its tokenizers were trained on, and without the original model.
     """
@@ -92,9 +96,11 @@ def continuation_of(out: Path) -> StartingPoint | None:
         folder = run.step_folder(step)
         try:
             verify_folder(folder)
-            card = read_card(folder)
-            return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None)
-        except DragomanError:
+            card, file = read_card(folder), folder / LEXICON
+            lexicon = Lexicon.from_bytes(file.read_bytes()) if file.exists() else None
+            known = lexicon, card.lexicon_pairs
+            return StartingPoint(TokenizerPair.load(folder), known, card.lineage, card.origin, None)
+        except (DragomanError, ValueError):
             continue  # `restore_session` reports it
     return None
 
@@ -107,7 +113,8 @@ def starting_point_of(path: str) -> StartingPoint | None:
     model = Model.load(folder, "cpu")
     card = model.card
     facts = f"{card.languages}, {card.steps:,} steps, {card.train_pairs:,} pairs, {fingerprint_of(folder)}"
-    return StartingPoint(model.tokenizers, (*card.lineage, f"{Path(path).name} ({facts})"), card.origin, model)
+    lineage = *card.lineage, f"{Path(path).name} ({facts})"
+    return StartingPoint(model.tokenizers, (model.lexicon, card.lexicon_pairs), lineage, card.origin, model)
 
 
 def fingerprint_of(folder: Path) -> str:

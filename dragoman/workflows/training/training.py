@@ -25,6 +25,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.corpus.opening import open_corpora
 from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES
+from dragoman.text.lexicon import improve_lexicon
 from dragoman.text.tokenization.tokenizer import TokenizerPair, vocabulary_notes
 from dragoman.training import distributed
 from dragoman.training.limits import fitting_values
@@ -217,7 +218,12 @@ def make_session(
     dev = validation_data(data)
     _check_lengths(model, dev, config.data.max_tokens, log)
     validate, encode = _scores_on(dev, tokenizers, config), epoch_encoder(data.train, tokenizers, config)
-    whole = Model(Weights.of(model), tokenizers, config, card)
+    known, learned_from = start.lexicon if start else (None, 0)
+    lexicon = known
+    if not known or (start and start.model):  # a run that continues keeps its lexicon
+        lexicon = improve_lexicon(known, data.lexicon, data.coverage)
+        learned_from += data.coverage.pairs if lexicon is not known else 0
+    whole = Model(Weights.of(model), tokenizers, config, card).with_lexicon(lexicon, learned_from)
     return TrainingSession(run_folder.RunFolder(run.folder), whole, data.train, dev, validate, log, encode, processes)
 
 

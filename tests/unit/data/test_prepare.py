@@ -16,6 +16,8 @@ from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.opening import open_aligned
+from dragoman.text.lexicon import learn_tried_lexicon
+from dragoman.text.tokenization.encoding import RaggedIds
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 CONFIG = Config(data=DataSettings(dev_fraction=0.1, max_held_out=7), tokenizer=TokenizerSettings(vocab_size=300))
@@ -86,7 +88,7 @@ def test_every_pair_is_in_training_or_held_out(folder: Path, pairs: list[tuple[s
 
 def test_nothing_is_made_twice(folder: Path, made: list[str]) -> None:
     first = prepare(CONFIG, corpora_in(folder), folder / "data")
-    assert sorted(made) == ["dev", "tokenizer", "train"]
+    assert sorted(made) == ["dev", "lexicon", "tokenizer", "train"]
     made.clear()
     second = prepare(CONFIG, corpora_in(folder), folder / "data")
     assert made == []
@@ -128,7 +130,7 @@ def test_a_setting_that_matters_has_the_stores_made_again(
     prepare(CONFIG, corpora_in(folder), folder / "data")
     made.clear()
     prepare(config, corpora_in(folder), folder / "data")
-    assert set(made) == expected
+    assert set(made) == expected | ({"lexicon"} if expected else set())
 
 
 def test_a_changed_corpus_is_prepared_again(folder: Path, pairs: list[tuple[str, str]], made: list[str]) -> None:
@@ -136,8 +138,27 @@ def test_a_changed_corpus_is_prepared_again(folder: Path, pairs: list[tuple[str,
     made.clear()
     write_corpus(folder, [*pairs[:-1], ("the number 99 is hers", "die Zahl 99 ist hier")])
     prepared = prepare(CONFIG, corpora_in(folder), folder / "data")
-    assert set(made) == {"tokenizer", "train", "dev"}
+    assert set(made) == {"tokenizer", "train", "lexicon", "dev"}
     assert prepared.cleaning.read == 100
+
+
+def test_the_lexicon_is_that_of_the_stored_pairs_and_a_damaged_one_is_learned_again(
+    folder: Path, made: list[str]
+) -> None:
+    prepared = prepare(CONFIG, corpora_in(folder), folder / "data")
+    sides = (prepared.train.src_ids, prepared.train.tgt_ids)
+    src, tgt = (RaggedIds.of([ids(row).tolist() for row in range(93)]) for ids in sides)
+    tokenizers = prepared.tokenizers
+    lexicon, coverage = learn_tried_lexicon(src, tgt, (tokenizers.src.vocab_size, tokenizers.tgt.vocab_size))
+    expected = lexicon.to_bytes()
+    made.clear()
+    for _ in range(2):
+        again = prepare(CONFIG, corpora_in(folder), folder / "data")
+        assert (again.lexicon.to_bytes(), again.coverage) == (expected, coverage)
+        assert not made
+    (folder / "data" / "lexicon" / "lexicon.safetensors").write_bytes(expected[:-8])
+    assert prepare(CONFIG, corpora_in(folder), folder / "data").lexicon.to_bytes() == expected
+    assert made == ["lexicon"]
 
 
 def test_a_damaged_store_is_made_again(folder: Path, made: list[str]) -> None:
@@ -208,8 +229,9 @@ def test_augmented_text_has_bpe_dropout_too(folder: Path) -> None:
 def test_progress_is_reported(folder: Path) -> None:
     stages: list[tuple[str, int]] = []
     prepare(CONFIG, corpora_in(folder), folder / "data", progress=lambda stage, pairs: stages.append((stage, pairs)))
-    assert {passed for _, passed in stages} == {100}
-    assert np.unique([stage for stage, _ in stages]).size == 3
+    assert {passed for _, passed in stages[:-1]} == {100}
+    assert np.unique([stage for stage, _ in stages]).size == 4
+    assert stages[-1] == ("learning the lexicon", 93)
 
 
 @pytest.fixture

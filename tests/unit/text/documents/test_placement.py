@@ -1,6 +1,7 @@
 import re
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,46 @@ def test_nested_tags_and_points():
     part = aligned(SOURCE, "das rote Auto hält", [(0, 0), (1, 1), (2, 2), (3, 3)])
     written = insert_markers(MarkedText(SOURCE, markers), "das rote Auto hält", [part], lambda text: text.upper())
     assert written == "<a>DAS <b>ROTE</b> AUTO</a> {x} HÄLT"
+
+
+def placed(marked: str, target: str, links: dict[str, str]) -> str:
+    """The target with the `[...]` and `(...)` of the source. `links` has the target words of source words."""
+    markers: list[Marker] = []
+    opened: list[int] = []
+    text = ""
+    for char in marked:
+        if char in "[(":
+            opened.append(len(markers))
+            markers.append(Marker(len(text), 0, char, "", opened[-2] if len(opened) > 1 else -1))
+        elif char in "])":
+            own = opened.pop()
+            markers[own] = markers[own]._replace(stop=len(text), tail=char)
+        else:
+            text += char
+    words = target.split()
+    pairs = [
+        (number, words.index(other))
+        for number, word in enumerate(text.split())
+        for other in links.get(word, "").split()
+    ]
+    return insert_markers(MarkedText(text, tuple(markers)), target, [aligned(text, target, pairs)])
+
+
+@pytest.mark.parametrize(
+    ("marked", "target", "links", "expected"),
+    [
+        ("we sit [in the] garden", "wir sitzen im Garten", {"in": "im", "the": "im"}, "wir sitzen [im] Garten"),
+        ("we sit [in] the garden", "wir sitzen im Garten", {"in": "im", "the": "im"}, "wir sitzen [im] Garten"),
+        ("[train station] burns", "Bahnhof brennt", {"train": "Bahnhof", "station": "Bahnhof"}, "[Bahnhof] brennt"),
+        ("train [station] burns", "Bahnhof brennt", {"train": "Bahnhof", "station": "Bahnhof"}, "[Bahnhof] brennt"),
+        ("a s[tati]on burns", "ein Bahnhof brennt", {"station": "Bahnhof"}, "ein [Bahnhof] brennt"),
+        ("he [gave up] late", "er gab es sehr spät auf", {"gave": "gab", "up": "auf"}, "er [gab] es sehr spät auf"),
+        ("[he (stands) up] now", "jetzt steht er", {"he": "er", "stands": "steht"}, "jetzt [(steht) er]"),
+        ("[the] (red) car", "Auto rote das", {"the": "das", "red": "rote"}, "Auto (rote) [das]"),
+    ],
+)
+def test_words_that_become_one_or_several_keep_one_marker(marked, target, links, expected):
+    assert placed(marked, target, links) == expected
 
 
 def test_a_span_over_two_parts_is_one():
