@@ -1,7 +1,7 @@
 """``dragoman calibrate MODEL``: learn the lexicon for word alignments from parallel text."""
 
-from dragoman.cli.arguments import ArgumentParser, Options, file_name
-from dragoman.cli.evaluate import test_files
+from dragoman.cli.arguments import ArgumentParser, Options
+from dragoman.cli.evaluate import add_test_flags, test_files
 from dragoman.workflows.calibration import calibrate_model
 from dragoman.workflows.evaluation import ScoredTest
 from dragoman.workflows.progress import TerminalProgress
@@ -18,10 +18,7 @@ def build_parser() -> ArgumentParser:
     """The parser of ``dragoman calibrate``."""
     parser = ArgumentParser("calibrate", "dragoman calibrate opus --src corpus.en --ref corpus.de")
     parser.add_argument("model", metavar="MODEL", help="Model folder or run")
-    parser.add_flag("--src", "FILE", "Source side, one sentence per line", file_name)
-    text = "Target side, one sentence per line"
-    parser.add_argument("--ref", "--tgt", metavar="FILE", help=text, type=file_name, dest="ref")
-    parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
+    add_test_flags(parser, "--ref", "--tgt", of="")
     parser.start_section("More flags")
     text = "Accept files that seem to be in the wrong language"
     parser.add_argument("--no-language-check", dest="check_languages", action="store_false", help=text)

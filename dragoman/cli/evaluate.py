@@ -51,10 +51,10 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def add_test_flags(parser: ArgumentParser, *target: str) -> None:
-    """``--src``, the names of the flag for the target side, and ``--data``."""
-    parser.add_flag("--src", "FILE", "Source side of the test, one sentence per line", file_name)
-    text = "Target side of the test, one sentence per line"
+def add_test_flags(parser: ArgumentParser, *target: str, of: str = " of the test") -> None:
+    """``--src``, the names of the flag for the target side, and ``--data``. `of` says what the sides belong to."""
+    parser.add_flag("--src", "FILE", f"Source side{of}, one sentence per line", file_name)
+    text = f"Target side{of}, one sentence per line"
     parser.add_argument(*target, metavar="FILE", help=text, type=file_name, dest="ref")
     parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
 

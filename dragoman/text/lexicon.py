@@ -210,20 +210,33 @@ class Coverage:
 
 def learn_tried_lexicon(src: "RaggedIds", tgt: "RaggedIds", vocab_sizes: tuple[int, int]) -> tuple[Lexicon, Coverage]:
     """Learn a lexicon as `learn_lexicon` does, without the `left_out` pairs, and try it on these."""
-    rows, tried = choose_pairs(src.lengths, tgt.lengths), left_out(src.lengths, tgt.lengths)
-    kept = np.setdiff1d(rows, tried, assume_unique=True)
-    is_kept = np.zeros(len(src), bool)
-    is_kept[kept] = True
-    lexicon = learn_lexicon(src.select(is_kept), tgt.select(is_kept), vocab_sizes)
-    seen = kept[:: max(1, len(kept) // _MOST_TRIED)]
-    sides = (seen, seen), (tried, tried), (tried, np.roll(tried, 1))
-    return lexicon, Coverage(len(kept), *(linked_share(lexicon, src, tgt, *rows) for rows in sides))
+    tried = left_out(src.lengths, tgt.lengths)
+    kept = _mask(len(src), choose_pairs(src.lengths, tgt.lengths)) & ~tried
+    lexicon = learn_lexicon(src.select(kept), tgt.select(kept), vocab_sizes)
+    rows = np.flatnonzero(kept)
+    seen = _mask(len(src), rows[:: max(1, len(rows) // _MOST_TRIED)])
+    sources, targets = src.select(tried).to_lists(), tgt.select(tried).to_lists()
+    return lexicon, Coverage(
+        pairs=len(rows),
+        seen=linked_share(lexicon, src.select(seen).to_lists(), tgt.select(seen).to_lists()),
+        unseen=linked_share(lexicon, sources, targets),
+        shifted=linked_share(lexicon, sources, targets[-1:] + targets[:-1]),
+    )
 
 
-def left_out(src_lengths: NDArray[np.integer], tgt_lengths: NDArray[np.integer]) -> _Ints:
-    """The numbers of the pairs that a lexicon is tried on: 500 evenly spaced ones, or a tenth of fewer pairs."""
+def left_out(src_lengths: NDArray[np.integer], tgt_lengths: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """True for the pairs that a lexicon is tried on: 500 evenly spaced ones, or a tenth of fewer pairs, (pairs,)."""
     rows = choose_pairs(src_lengths, tgt_lengths)
-    count = min(_MOST_TRIED, len(rows) // 10)
+    return _mask(len(src_lengths), _evenly_spaced(rows, min(_MOST_TRIED, len(rows) // 10)))
+
+
+def _mask(size: int, rows: _Ints) -> NDArray[np.bool_]:
+    chosen = np.zeros(size, bool)
+    chosen[rows] = True
+    return chosen
+
+
+def _evenly_spaced(rows: _Ints, count: int) -> _Ints:
     return rows[np.linspace(0, len(rows), count, endpoint=False, dtype=np.int64)]
 
 
@@ -234,20 +247,11 @@ def improve_lexicon(known: Lexicon | None, learned: Lexicon, coverage: Coverage)
     return known.merged(learned) if coverage.parallel else known
 
 
-def linked_share(
-    lexicon: Lexicon, src: "RaggedIds", tgt: "RaggedIds", src_rows: _Ints, tgt_rows: _Ints | None = None
-) -> float:
-    """The share of target tokens with a link, in pairs of rows of `src` and of `tgt`, by default the same rows."""
-    ends = np.cumsum(src.lengths), np.cumsum(tgt.lengths)
-    linked = tokens = 0
-    for pair in zip(src_rows, src_rows if tgt_rows is None else tgt_rows, strict=True):
-        one, other = (
-            side.ids[stops[row] - side.lengths[row] : stops[row]]
-            for side, stops, row in zip((src, tgt), ends, pair, strict=True)
-        )
-        linked += int((lexicon.link_probabilities(one, other) > LEAST_LINK).any(0).sum())
-        tokens += len(other)
-    return linked / max(tokens, 1)
+def linked_share(lexicon: Lexicon, sources: Sequence[_Ids], targets: Sequence[_Ids]) -> float:
+    """The share of target tokens with a link, in pairs of ids of both sides."""
+    pairs = list(zip(sources, targets, strict=True))
+    linked = sum(int((lexicon.link_probabilities(*pair) > LEAST_LINK).any(0).sum()) for pair in pairs)
+    return linked / max(sum(len(tgt) for _, tgt in pairs), 1)
 
 
 def learn_lexicon(src: "RaggedIds", tgt: "RaggedIds", vocab_sizes: tuple[int, int]) -> Lexicon:
@@ -263,8 +267,7 @@ def learn_lexicon(src: "RaggedIds", tgt: "RaggedIds", vocab_sizes: tuple[int, in
     vocab_sizes
         Sizes of both vocabularies.
     """
-    keep = np.zeros(len(src), bool)
-    keep[choose_pairs(src.lengths, tgt.lengths)] = True
+    keep = _mask(len(src), choose_pairs(src.lengths, tgt.lengths))
     blocks = _blocks_by_shape(src.select(keep), tgt.select(keep))
     if not blocks:
         nothing = np.zeros(0, np.float32)
@@ -291,7 +294,7 @@ def choose_pairs(src_lengths: NDArray[np.integer], tgt_lengths: NDArray[np.integ
     usable = (np.minimum(src_lengths, tgt_lengths) > 0) & (np.maximum(src_lengths, tgt_lengths) <= _MAX_SIDE_TOKENS)
     numbers = np.flatnonzero(usable)
     if len(numbers) > MAX_PAIRS:
-        numbers = numbers[np.linspace(0, len(numbers), MAX_PAIRS, endpoint=False, dtype=np.int64)]
+        numbers = _evenly_spaced(numbers, MAX_PAIRS)
     cells = src_lengths[numbers].astype(np.int64) * tgt_lengths[numbers]
     shortest = np.argsort(cells, kind="stable")
     return np.sort(numbers[shortest[: np.searchsorted(cells[shortest].cumsum(), _MAX_CELLS, side="right")]])

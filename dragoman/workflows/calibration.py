@@ -107,7 +107,8 @@ def calibrate_model(path: str | Path, text: ScoredTest, progress: Progress = QUI
             f"{coverage.unseen:.0%} of the tokens in other pairs, and {coverage.seen:.0%} in these. Add more text, or "
             "look for misaligned lines with `dragoman check`."
         )
-    linked = linked_share(lexicon, src, tgt, left_out(src.lengths, tgt.lengths))
+    tried = left_out(src.lengths, tgt.lengths)
+    linked = linked_share(lexicon, src.select(tried).to_lists(), tgt.select(tried).to_lists())
     count = coverage.pairs + model.card.lexicon_pairs
     changed = model.with_lexicon(lexicon, count)
     replace_card(folder, changed.card, lexicon=changed.lexicon_file)

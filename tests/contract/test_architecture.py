@@ -34,7 +34,7 @@ TORCH_FREE = (
 SIZES = {
     "(no package)": (911, 11),
     "bundle": (634, 5),
-    "cli": (1969, 26),
+    "cli": (1966, 26),
     "config": (1231, 8),
     "corpora": (444, 3),
     "data": (798, 6),
@@ -47,10 +47,10 @@ SIZES = {
     "kernels": (1190, 9),
     "model": (590, 7),
     "serving": (2749, 25),
-    "text": (4755, 35),
+    "text": (4754, 35),
     "training": (2712, 20),
     "visualization": (2436, 21),
-    "workflows": (2557, 24),
+    "workflows": (2558, 24),
 }
 TORCH_FREE_FILES = (
     "inference.translator",
