@@ -64,6 +64,13 @@ def wait_for_end(client: TestClient, number: str) -> dict[str, Any]:
     return dict(said)
 
 
+def wait_until(happens: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 SLOW = "SLOW.\n" * 3
 ENDLESS = "SLOW.\n" * 300
 
@@ -368,6 +375,7 @@ def test_lost_files_are_logged(make_service: Callable[..., Service], caplog: pyt
     with caplog.at_level(logging.WARNING), TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
         done, running = start_file(client, ""), start_file(client, "", ENDLESS)
         wait_for_end(client, done)
+        wait_until(lambda: client.get(f"/v1/files/{running}").json()["sentences"] == 300)
     assert f"files lost before they were translated: {running} (0 of 300 sentences)" in caplog.text
     assert f"files lost before they were downloaded: {done}" in caplog.text
 
