@@ -17,6 +17,7 @@ Everything that the model translates correctly by itself stays as it is.
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -37,7 +38,7 @@ from dragoman.records import (
     Preserve,
     Translation,
 )
-from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.markers import MarkedText, has_between, marker_edges
 from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup
 from dragoman.text.documents.placement import AlignedPart, Range, aligned_run, insert_markers
 from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
@@ -85,15 +86,16 @@ def _translate_marked(
     found = search.search_texts(texts, options)
     if terms:
         found = _force_terms(search, found, terms, options)
-    with_markers = [searched for text, searched in zip(texts, found, strict=True) if text.marked.markers]
-    weights = iter(_weights(search, [pair for searched in with_markers for pair in searched.best_pairs()]))
+    cut = [_cut_segments(text.marked, searched) for text, searched in zip(texts, found, strict=True)]
+    pairs = [pair for one, own in zip(found, cut, strict=True) for pair in compress(one.best_pairs(), own)]
+    weights = iter(_weights(search, pairs))
     answers = []
-    for text, searched in zip(texts, found, strict=True):
+    for text, searched, own in zip(texts, found, cut, strict=True):
         translation = searched.translation
         if options.details.flags:  # before tags and escapes are inserted, which the model does not see
             translation = _add_flags(search, translation)
         if text.marked.markers:
-            parts = _align_segments(search.tokenizers, searched, weights)
+            parts = _align_segments(search.tokenizers, searched, own, weights)
             translation = _set_text(translation, insert_markers(text.marked, translation.text, parts, escape))
         elif escape is not str:
             translation = _set_text(translation, escape(translation.text))
@@ -153,15 +155,32 @@ def _weights(search: TextSearch, pairs: Sequence[tuple[Sequence[int], Sequence[i
     return list(search.aligner.weights(pairs))
 
 
-def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Iterator[_Matrix]) -> list[AlignedPart]:
-    """The alignments of one text's segments, in character positions of the whole text."""
+def _cut_segments(marked: MarkedText, found: SearchedText) -> list[bool]:
+    """Whether a marker starts or ends inside of each segment. Only such segments need an alignment of their words."""
+    edges, source = marker_edges(marked), found.translation.src
+    start, cut = len(source) - len(source.lstrip()), list[bool]()
+    for segment in found.segments:
+        cut.append(has_between(edges, start, start + len(segment.text)))
+        start += len(segment.text) + len(segment.separator)
+    return cut
+
+
+def _align_segments(
+    tokenizers: TokenizerPair, found: SearchedText, cut: Sequence[bool], weights: Iterator[_Matrix]
+) -> list[AlignedPart]:
+    """The alignments of one text's segments, in character positions of the whole text.
+
+    A segment that no marker cuts is like one word. `weights` are those of the others.
+    """
     segments, written, source = found.segments, found.written(tokenizers.tgt), found.translation.src
     after = separators(segments, written)
     src_start, tgt_start = len(source) - len(source.lstrip()), 0
     parts = []
-    for pair, segment, text, space in zip(found.best_pairs(), segments, written, after, strict=True):
-        own = next(weights)
-        if own.size:
+    for pair, segment, text, space, is_cut in zip(found.best_pairs(), segments, written, after, cut, strict=True):
+        if not is_cut and segment.text and text:
+            src_span, tgt_span = (src_start, src_start + len(segment.text)), (tgt_start, tgt_start + len(text))
+            parts.append(AlignedPart([src_span], [tgt_span], np.ones((1, 1))))
+        elif is_cut and (own := next(weights)).size:
             part = _align_segment(tokenizers, pair, (segment.text, text), own)
             spans = _shift_ranges(part.src_spans, src_start), _shift_ranges(part.tgt_spans, tgt_start)
             parts.append(AlignedPart(*spans, part.weights))

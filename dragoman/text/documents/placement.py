@@ -68,7 +68,8 @@ def insert_markers(
     for number, part in enumerate(parts):
         bounds = _bounds(parts, number, len(source.text))
         touching = _touching_markers(source.markers, starts, bounds)
-        for marker, (start, stop) in _Part(source, translation, part, bounds).ranges(touching).items():
+        placed = _Part(source, translation, part, bounds).ranges(touching) if touching else {}
+        for marker, (start, stop) in placed.items():
             known = ranges[marker]
             begin = offset + start if known is None or known[0] == known[1] else known[0]
             ranges[marker] = begin, offset + stop if stop > start or known is None else known[1]
@@ -162,13 +163,21 @@ class _Part:
         return start, stop
 
     def _placed(self, numbers: Sequence[int], within: Range) -> dict[int, Range]:
-        """The ranges of sibling markers: first those that extend beyond the part, then by length, points last."""
+        """The ranges of sibling markers: first those that extend beyond the part, then by length, points last.
+
+        Of markers with as many words, the one with the surest translation comes first.
+        """
         found: dict[int, Range] = {}
         words = {number: self._words(self._markers[number]) for number in numbers}
         free = np.zeros(len(self._tgt_letters) + 1, bool)
         free[within[0] : within[1]] = True
         spans = [number for number in numbers if words[number][1] > words[number][0]]
-        spans.sort(key=lambda one: (not any(self._beyond(self._markers[one])), words[one][0] - words[one][1]))
+
+        def order(number: int) -> tuple[bool, int, float]:
+            start, stop = words[number]
+            return not any(self._beyond(self._markers[number])), start - stop, -float(self._gain((start, stop)).max())
+
+        spans.sort(key=order)
         for number in spans:
             found[number] = self._run(self._markers[number], words[number], free)
             free[found[number][0] : found[number][1]] = False

@@ -40,7 +40,8 @@ _KINDS = (
     ("printf", r"(?<![\w%])%(?:\d{1,2}\$)?[#0+-]{0,3}\d{0,4}(?:\.\d{1,4})?l{0,2}[@diouxXeEfFgGcs](?!\w)"),
     (
         "measure",
-        rf"(?<![\w.,])[€$£¥]\s?\d[\d.,]{{0,30}}(?!\w)|(?<![\w.,])\d[\d.,]{{0,30}}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)",
+        rf"(?<![\w.,])[€$£¥]\s?\d[\d.,]{{0,30}}(?!\w)"
+        rf"|(?<![\w.,])\d(?:[\d.,]{{0,29}}\d)?[ \u00a0\u202f]?(?:{_UNITS})(?!\w)",
     ),
 )
 _PROTECTED = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS))

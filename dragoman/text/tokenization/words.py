@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
@@ -66,6 +67,7 @@ def is_punctuation(token: str) -> bool:
     return bool(text) and all(unicodedata.category(char)[0] == "P" and char not in _READ_ALOUD for char in text)
 
 
+@lru_cache(maxsize=1 << 15)
 def _bytes_of(token: str) -> bytes:
     """The bytes that a token stands for. U+2581 is a space."""
     parts = _BYTE.split(token)

@@ -77,7 +77,7 @@ def test_each_sentence_is_translated_alone(translator: Translator) -> None:
 def test_missing_aligner_raises(translator: Translator, small_bundle: Model) -> None:
     bare = Translator(translator._search.search, small_bundle.tokenizers, translator.settings, 24)
     with pytest.raises(ConfigError, match="cannot place markers and terms"):
-        bare.translate(["one {a}"], protect=True)
+        bare.translate(["one {a} two"], protect=True)
     assert bare.translate(["one"], protect=True) == translator.translate(["one"])
 
 

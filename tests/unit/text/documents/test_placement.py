@@ -152,3 +152,10 @@ def test_the_tree_is_kept_whatever_the_attention(marked, num_words, seed, cut):
             if marked.markers[int(number)].tail:
                 inside.append(int(number))
     assert parents == {number: marker.parent for number, marker in enumerate(marked.markers)}
+
+
+def test_of_two_marked_words_with_one_translation_the_surer_one_has_it() -> None:
+    source = MarkedText("the guitar here", (Marker(0, 3, "<i>", "</i>"), Marker(4, 10, "<b>", "</b>")))
+    weights = np.array([[0.2, 0.8, 0.0], [0.0, 0.0, 1.0]])
+    part = AlignedPart([(0, 3), (4, 10), (11, 15)], [(0, 7), (8, 12)], weights)
+    assert "<b>Gitarre</b>" in insert_markers(source, "Gitarre hier", [part])

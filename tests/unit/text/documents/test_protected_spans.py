@@ -28,6 +28,7 @@ WORDS = ["Two", "dogs", "run", "(fast)", "home,", "über"]
         ("Hi {name}, %s of %(n)d for ${who}: {{ x y }}", ["{name}", "%s", "%(n)d", "${who}", "{{ x y }}"]),
         ('<x id="1"/> <b>bold</b> a < b > c &amp; d', ['<x id="1"/>', "<b>", "</b>", "&amp;"]),
         ("3.5 km at 20 °C for $5.00. €3 and 50%, 5 men, 100%ig", ["3.5 km", "20 °C", "$5.00", "€3", "50%"]),
+        ("Figure 1. A dog runs 3 m. Step 2. W or 3.5 W", ["3 m", "3.5 W"]),
         ("www.foo.org/bar, mailto:a@b.de", ["www.foo.org/bar", "mailto:a@b.de"]),
         ("no pieces: a.b, 1990, {, %, @home, <3", []),
         (
