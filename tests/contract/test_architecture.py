@@ -32,9 +32,9 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (911, 11),
+    "(no package)": (913, 11),
     "bundle": (634, 5),
-    "cli": (1966, 26),
+    "cli": (2065, 27),
     "config": (1231, 8),
     "corpora": (444, 3),
     "data": (798, 6),
@@ -43,14 +43,14 @@ SIZES = {
     "engines": (2486, 20),
     "evaluation": (1003, 7),
     "exchange": (929, 7),
-    "inference": (984, 7),
+    "inference": (997, 7),
     "kernels": (1190, 9),
     "model": (590, 7),
-    "serving": (2749, 25),
-    "text": (4754, 35),
+    "serving": (2660, 24),
+    "text": (6305, 51),
     "training": (2712, 20),
     "visualization": (2436, 21),
-    "workflows": (2558, 24),
+    "workflows": (2647, 26),
 }
 TORCH_FREE_FILES = (
     "inference.translator",
