@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.model.transformer import Transformer
     from dragoman.records import Details, Preserve
     from dragoman.text.documents.terms import Terms
+    from dragoman.workflows.api.documents import translate_document
     from dragoman.workflows.api.functions import check, compare, evaluate, inspect, plan, train
     from dragoman.workflows.api.loading import load
     from dragoman.workflows.api.models import average, calibrate, export, import_model, summary
@@ -34,6 +35,7 @@ _MODULES = {
     "workflows.api.loading": ("load",),
     "workflows.api.functions": ("train", "evaluate", "compare", "inspect", "plan", "check"),
     "workflows.api.models": ("import_model", "export", "average", "calibrate", "summary"),
+    "workflows.api.documents": ("translate_document",),
     "workflows.api.run": ("Run",),
     "inference.translator": ("Translator",),
     "inference.preservation": ("translate_html", "translate_xml", "translate_srt"),
@@ -54,7 +56,7 @@ _MODULES = {
 
 __all__ = ["train", "load", "evaluate", "compare", "inspect", "plan", "check", "import_model", "export", "average"]
 __all__ += ["calibrate", "summary", "Run", "Translator", "Details", "Preserve", "Terms"]
-__all__ += ["translate_html", "translate_xml", "translate_srt", "Transformer", "Batch", "greedy"]
+__all__ += ["translate_document", "translate_html", "translate_xml", "translate_srt", "Transformer", "Batch", "greedy"]
 __all__ += ["DataSettings", "TokenizerSettings", "ModelSettings", "TrainSettings", "ValidateSettings"]
 __all__ += ["InferenceSettings", "corpora", "data", "errors", "evaluation", "model", "text", "training"]
 __all__ += ["visualization", "__version__"]

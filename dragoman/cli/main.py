@@ -35,7 +35,7 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
         "summary": "List the parameters of a configuration or a model",
     },
     "Translate": {
-        "translate": "Translate text line by line, or whole HTML and subtitle files",
+        "translate": "Translate text line by line, documents, or folders of documents",
         "serve": "Serve models over HTTP, as LibreTranslate, DeepL and a web page",
         "inspect": "Show the attention and the beam search behind one translation",
     },

@@ -1,4 +1,4 @@
-"""``dragoman translate``: translate text line by line, or whole HTML and subtitle files."""
+"""``dragoman translate``: translate text line by line, whole documents, or folders of documents."""
 
 import os
 import sys
@@ -11,14 +11,18 @@ from typing import Any, BinaryIO
 
 from dragoman.cli.arguments import ArgumentParser, Options, file_name, whole_number
 from dragoman.cli.translation import output
-from dragoman.cli.translation.sources import DOCUMENTS, PAIRS, InputLines, open_source, standard_input, wait_for_input
+from dragoman.cli.translation.documents import DocumentFolder, DocumentTranslator
+from dragoman.cli.translation.sources import InputLines, open_source, standard_input, wait_for_input
 from dragoman.display import say
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file
 from dragoman.records import Details, Preserve, Translation
+from dragoman.text.documents.document import Document, open_document, read_document
+from dragoman.text.documents.kinds import DOCUMENTS, OFFICE, PAIRS, kind_of_name
 from dragoman.text.documents.terms import Terms
-from dragoman.workflows.models import LoadedTranslator, load_model
+from dragoman.workflows.documents import check_output, write_document
+from dragoman.workflows.models import LoadedTranslator, ModelRequest, load_model
 from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _PIECE_LINES = 5000
@@ -29,17 +33,16 @@ def run(options: Options) -> None:
     request = replace(options.model_request(*options.model), hint=" To translate a text, use `--text`.")
     _check_flags(options)
     _check_models(options)
+    if options.input and Path(options.input).is_dir():
+        _translate_folder(options, request)
+        return
     _check_output(options)
     with ExitStack() as files:
         source, requested_format = open_source(options, files), options.format
         options.format = requested_format or (source.kind if source.kind in DOCUMENTS else "text")
         _check_format(options, source)
-        terms = Terms.load(options.terms, options.text_encoding()) if options.terms else None
-        model = load_model(request, TerminalProgress())
-        if options.verbose:
-            say(_describe_engine(model))
-        if options.alignment or options.format in DOCUMENTS or terms:
-            _note_missing_lexicon(options, model)
+        document = _read_document(options, source) if options.input and options.format in DOCUMENTS else None
+        terms, model = _load(options, request)
         if not options.input and options.text is None:
             source = wait_for_input(source, requested_format, options.text_encoding(), files)
         elif source.kind == PAIRS:
@@ -47,6 +50,14 @@ def run(options: Options) -> None:
 
             source = replace(source, texts=source_side(Path(options.input), options, model))
         preserve = Preserve(options.protect, terms, _splits(options))
+        if options.format in DOCUMENTS:
+            document = document or _read_document(options, source)
+            translated = DocumentTranslator(model, preserve, options.split).translate(document)
+            if options.output:
+                write_document(translated, Path(options.output))
+            else:
+                sys.stdout.buffer.write(translated)
+            return
         notes = output.Notes(preserve.by_sentence, _says_unsure(options))
         write = output.line_format(options.format, options.flags)
         details = Details(options.alignment, options.flags or options.format == "jsonl")
@@ -58,14 +69,50 @@ def run(options: Options) -> None:
             _translate_on_cluster(options, wanted, write, notes)
         elif options.stream:
             output.stream_lines(source, stream, model, notes, preserve)
-        elif options.format in DOCUMENTS:
-            document = source.stream, source.name, options.format
-            stream.write(output.translate_document(*document, model, notes, preserve))
         else:
             windows = output.translate_windows(source, model, notes, preserve, details)
             progress = TerminalProgress() if options.output and sys.stderr.isatty() else QUIET
             with progress.counting("translating", unit="lines"):
                 _write_windows(windows, stream, write, terms, options)
+
+
+def _load(options: Options, request: ModelRequest) -> tuple[Terms | None, LoadedTranslator]:
+    """The terms and the model, with notes about the model."""
+    terms = Terms.load(options.terms, options.text_encoding()) if options.terms else None
+    model = load_model(request, TerminalProgress())
+    if options.verbose:
+        say(_describe_engine(model))
+    if options.alignment or options.format in DOCUMENTS or terms:
+        _note_missing_lexicon(options, model)
+    return terms, model
+
+
+def _translate_folder(options: Options, request: ModelRequest) -> None:
+    """Translate the documents in the folder that is the input, one by one."""
+    if not options.output:
+        raise ConfigError(f"`--input` {options.input} is a folder, but `--output` is not given. Name a folder for it.")
+    for flag in ("format", "prefix", "alignment", "flags", "cluster", "stream", "columns", "header"):
+        if getattr(options, flag):
+            raise ConfigError(f"`--{flag}` is not for folders such as {options.input}. Leave it out, or name a file.")
+    if options.overrides().get("inference.n_best", "1") != "1":
+        raise ConfigError("`--inference.n-best` must be 1 for a folder of documents. Leave it out.")
+    folder = DocumentFolder(Path(options.input), Path(options.output))
+    terms, model = _load(options, request)
+    translator = DocumentTranslator(model, Preserve(options.protect, terms, _splits(options)), options.split)
+    encoding = options.text_encoding()
+    folder.translate(translator, lambda path: open_document(path, encoding, *_reading(options)))
+
+
+def _read_document(options: Options, source: InputLines) -> Document:
+    document = read_document(source.stream.read(), source.name, options.format, *_reading(options))
+    if options.output:
+        check_output(document.kind, source.name, Path(options.output))
+    return document
+
+
+def _reading(options: Options) -> tuple[bool, list[str]]:
+    """What the flags tell about the reading of office documents."""
+    return options.comments, [name.strip() for name in (options.keep_styles or "").split(",") if name.strip()]
 
 
 def _describe_engine(model: LoadedTranslator) -> str:
@@ -102,7 +149,7 @@ def _splits(options: Options) -> bool:
 
     if options.split is not None:
         return bool(options.split)
-    return options.format == "html" or any(map(is_built_in, options.model)) or _is_typed(options)
+    return any(map(is_built_in, options.model)) or _is_typed(options)
 
 
 def _says_unsure(options: Options) -> bool:
@@ -175,8 +222,16 @@ def _check_format(options: Options, source: InputLines) -> None:
             f"`--inference.n-best` must be 1 with `--format {options.format}`, but is {n_best}. Use "
             "`--format jsonl` for all candidates."
         )
+    if options.output and options.format not in DOCUMENTS:
+        check_output(options.format, source.name, Path(options.output))
+    elif options.format in OFFICE and not options.output and sys.stdout.isatty():
+        advice = "Name a file for it with `--output`."
+        raise ConfigError(f"the translation of {source.name} is a {options.format} file, not text. {advice}")
+    if options.format not in OFFICE and (options.comments or options.keep_styles):
+        flag = "--comments" if options.comments else "--keep-styles"
+        raise ConfigError(f"`{flag}` is for office documents, but {source.name} is none. Leave it out.")
     if options.format in DOCUMENTS:
-        if source.kind:
+        if source.kind and source.kind not in OFFICE:
             say(f"{source.name} is translated as with `--format {source.kind}`; `--format text` translates its lines")
         _refuse_together(options, "format", "prefix", "alignment", "flags", "cluster", "stream")
     if source.kind == PAIRS and options.cluster:
@@ -229,22 +284,21 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         "translate",
         "echo 'Where is the station?' | dragoman translate demo",
-        "dragoman translate run --input page.html --format html --output seite.html",
+        "dragoman translate run --input report.docx --output bericht.docx",
         "dragoman translate run --input text.en --output text.de",
     )
     text = "Model folder or run; several form an ensemble, with the same tokenizers"
     parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
     parser.add_flag("--text", "TEXT", "Text to translate, instead of a file or stdin")
-    text = "Text of one sentence per line, pairs (.tsv, .csv, .jsonl, .tmx) or a document [default: stdin]"
+    text = "Text of one sentence per line, pairs (.tsv, .csv, .jsonl, .tmx), a document or a folder [default: stdin]"
     parser.add_flag("--input", "FILE", text, file_name)
-    parser.add_flag(
-        "--output", "FILE", "File for the translations, packed if it ends in .gz [default: stdout]", file_name
-    )
-    text = "Lines (text, jsonl) or whole files (html, srt or WebVTT) [default: from the file]"
+    text = "File or folder for the translations, packed if it ends in .gz [default: stdout]"
+    parser.add_flag("--output", "FILE", text, file_name)
+    text = "Lines (text, jsonl) or documents (srt includes WebVTT) [default: from the file]"
     parser.add_choice("--format", ("text", "jsonl", *DOCUMENTS), text)
-    text = "Translate each sentence alone [default: for typed text, html and demo]"
+    text = "Translate each sentence alone [default: for typed text, html, office documents and demo]"
     parser.add_argument("--split", action="store_true", default=None, help=text)
-    text = "Translate each line as a whole [default: for files]"
+    text = "Translate each line as a whole [default: for lines of files, and subtitles]"
     parser.add_argument("--no-split", dest="split", action="store_false", default=None, help=text)
     parser.add_flag("--terms", "FILE", "Terminology: lines of source<TAB>translation", file_name)
     parser.add_switch("--alignment", "Append the word alignment: ` ||| 0-0 1-2`, source-target, counted from 0")
@@ -253,6 +307,9 @@ def build_parser() -> ArgumentParser:
     parser.add_switch("--stream", "Print each word as soon as the decoder has written it")
     parser.add_switch("--verbose", "Tell on standard error what translates, machine code or torch, and why")
     parser.add_model_flags()
+    parser.start_section("Office documents")
+    parser.add_switch("--comments", "Translate comments, too")
+    parser.add_flag("--keep-styles", "NAME,...", "Styles whose text is not translated, besides those for code")
     parser.start_section("More flags")
     text = "Translate URLs, e-mail addresses, placeholders, tags and measures, too"
     parser.add_argument("--no-protect", dest="protect", action="store_false", help=text)
@@ -273,7 +330,9 @@ def _check_output(options: Options) -> None:
     if not options.output:
         return
     target = Path(options.output)
-    check_target(target, "--output", "translations.txt")
+    known = kind_of_name(options.input or "")
+    is_document = known is not None and known.name in DOCUMENTS
+    check_target(target, "--output", f"translated{Path(options.input).suffix}" if is_document else "translations.txt")
     read = {"`--input`": options.input, "`--prefix`": options.prefix, "`--terms`": options.terms}
     if not options.input and options.text is None:
         with suppress(OSError, ValueError):  # standard input is not a file

@@ -29,10 +29,10 @@ from typing import Any, TypeVar
 
 from dragoman.errors import DataError
 from dragoman.files import TemporaryFolder
-from dragoman.serving.documents import MARKERS, Document, TextFormat
 from dragoman.serving.limits import LOG, Refused, internal_error
 from dragoman.serving.service import AUTO, Service, TranslationRequest
 from dragoman.text.documents.markup import update_declarations
+from dragoman.text.documents.text_formats import MARKERS, SplitText, TextFormat
 
 _Result = TypeVar("_Result")
 # Most characters in a paragraph: a text in translation cannot be interrupted.
@@ -377,7 +377,7 @@ def _remove(job: FileJob) -> None:
             job.path.unlink()
 
 
-def _read_file(content: bytes, text_format: TextFormat) -> tuple[str, Document]:
+def _read_file(content: bytes, text_format: TextFormat) -> tuple[str, SplitText]:
     """The text of a file, and its parts.
 
     Raises DataError for too many parts, or too long ones: before they are made, if they are many.

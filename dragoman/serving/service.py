@@ -21,13 +21,13 @@ from dragoman.devices.without_torch import compute_on_one_thread, num_search_thr
 from dragoman.errors import ResourceError
 from dragoman.records import NO_DETAILS, Candidate, Details, Translation
 from dragoman.serving.batcher import Batcher, cost_of
-from dragoman.serving.documents import PLAIN_TEXT, Document, TextFormat
 from dragoman.serving.http.bodies import BodyMemory
 from dragoman.serving.limits import LOG, RefusalThrottle, Refused, ServeSettings, shutting_down
 from dragoman.serving.metrics import Metrics
 from dragoman.serving.models import BatchKey, Detection, Models, ServedModel, detect_language
 from dragoman.text.doctor.languages import known_languages
 from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.text_formats import PLAIN_TEXT, SplitText, TextFormat
 
 _Result = TypeVar("_Result")
 AUTO = "auto"
@@ -111,7 +111,7 @@ class _ParsedText(NamedTuple):
     """A text, its parts, and its language. `detection` is set if the language was detected."""
 
     text: str
-    document: Document
+    document: SplitText
     source: str
     detection: Detection | None = None
 

@@ -234,37 +234,50 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
     DataError
         If the file cannot be read, is a damaged gzip file, or is not text.
     """
+    with open_unpacked(path) as stream:
+        yield as_text(stream, str(path), encoding)
+
+
+@contextmanager
+def open_unpacked(path: Path) -> "Iterator[io.BufferedReader[Any]]":
+    """Open any file. Gzip is unpacked. Raises DataError if the file cannot be read or is a damaged gzip file."""
     try:
         file = io.FileIO(path)
     except OSError as error:  # Windows says "permission denied" of a folder
         raise _unreadable_error(str(path), IsADirectoryError() if path.is_dir() else error) from None
-    with io.BufferedReader(file, _BUFFER_BYTES) as raw, open_stream(raw, str(path), encoding) as stream:
+    with io.BufferedReader(file, _BUFFER_BYTES) as raw, unpack(raw, str(path)) as stream:
         yield stream
 
 
 @contextmanager
-def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[BinaryIO]:
-    """`open_bytes` for an open stream. Waits for its first bytes. `name` is the stream's name in errors."""
+def unpack(stream: BinaryIO, name: str) -> "Iterator[io.BufferedReader[Any]]":
+    """`open_unpacked` for an open stream. Waits for its first bytes. `name` is the stream's name in errors."""
     raw = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
     try:
-        start = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
+        start = raw.peek(_MAGIC_BYTES)
     except OSError as error:
         raise _unreadable_error(name, error) from None
+    if not start.startswith(_GZIP_MAGIC):
+        yield raw
+        return
+    try:
+        with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as content:
+            yield content
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        problem = f"{name} is a damaged or truncated gzip file ({error}). Copy or download it again."
+        raise DataError(problem) from None
+
+
+def as_text(stream: "io.BufferedReader[Any]", name: str, encoding: str = "") -> BinaryIO:
+    """The stream as UTF-8 (see `recode_to_utf8`). Raises DataError if it starts like a file that is not text."""
+    start = stream.peek(_MAGIC_BYTES)
     for magic, kind in _OTHER_FILES.items():
         if start.startswith(magic):
             raise DataError(
                 f"{name} is {kind}, not text. Save its text as plain text in UTF-8, "
                 "and parallel text as .csv, .tsv or .tmx. Name that file."
             )
-    if not start.startswith(_GZIP_MAGIC):
-        yield recode_to_utf8(raw, encoding, name)
-        return
-    try:
-        with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as content:
-            yield recode_to_utf8(content, encoding, name)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        problem = f"{name} is a damaged or truncated gzip file ({error}). Copy or download it again."
-        raise DataError(problem) from None
+    return recode_to_utf8(stream, encoding, name)
 
 
 def _unreadable_error(name: str, error: OSError) -> DataError:

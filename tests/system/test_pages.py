@@ -11,6 +11,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from functools import lru_cache
@@ -38,7 +39,7 @@ OTHER_PROGRAMS = {
     "--parts", "--sizes", "--peers", "--size", "--write", "--layers", "--eflomal",
     "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--max-restarts",
     "--no-deps", "--require-hashes",
-    "--publish", "--volume", "--tag", "--index-url", "--model", "--help-all",
+    "--publish", "--volume", "--tag", "--index-url", "--model", "--help-all", "--infilter", "--convert-to",
 }  # fmt: skip
 """Flags on the pages that belong to benchmarks, tools, torchrun, pip and Docker."""
 
@@ -188,6 +189,9 @@ def base(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+    (folder / "letters").mkdir()
+    for name in ("report.docx", "letters/one.docx"):
+        shutil.copy(DOCS / "images" / "hotel.docx", folder / name)
     (folder / "configs").symlink_to(ROOT / "configs")
     multi30k = folder / "data" / "multi30k"
     multi30k.mkdir(parents=True)

@@ -15,7 +15,6 @@ from dragoman.records import Details, Preserve, Translation
 from dragoman.workflows.models import LoadedTranslator
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
-_LONGEST_NAME = 60
 NAMED = 10
 """The number of printed notes of each kind. Further notes are only counted."""
 
@@ -119,41 +118,6 @@ def _write_parts(parts: Generator[str, None, Translation], output: BinaryIO) -> 
             return cast(Translation, end.value)
         output.write(_LINE_BREAK.sub(" ", part).encode())
         output.flush()
-
-
-def translate_document(
-    stream: BinaryIO, name: str, kind: str, model: LoadedTranslator, notes: Notes, preserve: Preserve
-) -> bytes:
-    """The translated file, whose declarations of language and encoding follow. Notes about its texts go to `notes`.
-
-    `kind` is one of `DOCUMENTS`. Raises DataError if the file is not UTF-8.
-    """
-    from dragoman.inference.preservation import translate_markup, translate_srt
-    from dragoman.text.documents.markup import MarkupRules, update_declarations
-
-    content = stream.read()
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{name} line {line} has 0x{content[error.start]:02x}, which is not UTF-8. Set `--encoding`, or save the "
-            "file as UTF-8."
-        ) from None
-
-    def report(translation: Translation) -> None:
-        """Note a fault, with the start of the text as its name, because a page has no useful lines."""
-        text = translation.src
-        notes.faults(repr(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"), translation)
-
-    try:
-        if kind == "html":
-            text = update_declarations(text, model.src_lang, model.tgt_lang)
-            pages = translate_markup(model.translator, [text], MarkupRules(), preserve, report)
-            return pages[0].encode()
-        return translate_srt(model.translator, text, preserve, report).encode()
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
 
 
 def line_format(name: str, with_flags: bool) -> Callable[[Translation], str]:

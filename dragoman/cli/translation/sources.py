@@ -5,62 +5,42 @@ of a pipe gets each answer at once.
 """
 
 import codecs
-import json
-import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from io import BufferedReader, BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TextIO, cast
+from typing import BinaryIO, TextIO, cast
 
 from dragoman.cli.arguments import Options
 from dragoman.display import say
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.lines import MOST_LINE_BYTES, open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
+from dragoman.text.documents.kinds import (
+    DOCUMENTS,
+    OFFICE,
+    PAIRS,
+    FileKind,
+    kind_of_archive,
+    kind_of_name,
+    kind_of_text,
+)
+from dragoman.text.lines import (
+    MOST_LINE_BYTES,
+    as_text,
+    open_unpacked,
+    prefetch_first,
+    read_lines,
+    refuse_utf16,
+    unpack,
+)
 
-DOCUMENTS = ("html", "srt")
-PAIRS = "pairs"
 _ANY = (None, "jsonl")
 """Values of `--format` with which the file tells its format."""
 _MAX_LINES = 4096
 _READ_BYTES = 1 << 18
-_LOOKED_AT_BYTES = 1 << 16
-_SERVE = "Serve the model to Weblate or a CAT tool (`dragoman serve`), or export its texts as a table (.csv)."
-_RENAME = "Save it in a file that ends in {}, and name that with `--input`."
-
-
-class _Kind(NamedTuple):
-    """A kind of file: its name, what to do with it, the endings of file names, and a pattern of its start."""
-
-    name: str
-    advice: str
-    endings: str = ""
-    start: str = ""
-
-
-_HTML = r"(?is)\A(?:<[?!][^>]*>\s*){0,5}<html\b|\A<!doctype html\b"
-_SRT = r"\AWEBVTT\b|\A\d+\s*\n\s*\d\d:\d\d:\d\d[,.]\d{3} *-->"
-_PO = r'(?m)^msgid ".*"\n(?:".*"\n)*msgstr(?:\[0\])? "'
-_TEXT_KINDS = (
-    _Kind(PAIRS, "", ".tsv .csv .jsonl .json .tmx"),
-    _Kind("html", "Add `--format html`.", ".html .htm .xhtml", _HTML),
-    _Kind("srt", "Add `--format srt`.", ".srt .vtt", _SRT),
-    _Kind("a translation memory (TMX)", _RENAME.format(".tmx"), "", r"(?s)\A<(?:.{0,2000}<)?tmx\s"),
-    _Kind("XLIFF", _SERVE, ".xliff .xlf .sdlxliff .mqxliff .mxliff", r"(?s)\A<(?:.{0,2000}<)?xliff\s"),
-    _Kind("XML", "Translate it from Python with `translate_xml`.", ".xml .resx", r"\A<\?xml\s"),
-    _Kind("messages of a program (PO)", _SERVE, ".po .pot", _PO),
-    _Kind("JSON lines", _RENAME.format(".jsonl")),
-)
-_OFFICE = "Convert it to HTML, for example with pandoc, and translate that."
-_OTHER_KINDS = (
-    _Kind("an office document", _OFFICE, ".doc .docx .odt .rtf .ppt .pptx .odp .epub"),
-    _Kind("a PDF file", "Extract its text, for example with pdftotext, and translate that.", ".pdf"),
-    _Kind("a spreadsheet", "Save it as .csv, and translate that.", ".xls .xlsx .ods"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +77,21 @@ def open_source(options: Options, files: ExitStack) -> InputLines:
     if not path:
         return InputLines(standard_input(), "standard input", options.prefix, prefixes)
     accepted = DOCUMENTS if options.format is None else ()
-    kind = _kind_of_name(path, accepted, bool(options.columns)) if options.format in _ANY else ""
-    stream = files.enter_context(open_bytes(Path(path), encoding))
+    opened = files.enter_context(open_unpacked(Path(path)))
+    office = OFFICE if options.format in (None, *OFFICE) else ()
+    kind = _accepted(kind_of_archive(_start_of(opened), path), path, office)
+    by_name = None if kind or options.format not in _ANY else kind_of_name(path)
+    if by_name:
+        kind = _accepted(by_name, path, (PAIRS, *accepted))
+    elif options.columns and path.lower().removesuffix(".gz").endswith(".txt"):
+        kind = PAIRS
+    if kind in OFFICE or options.format in OFFICE:
+        return InputLines(opened, path, kind=kind)
+    stream = as_text(opened, path, encoding)
     start = _start_of(stream)
     refuse_utf16(start, path)
     if not kind and options.format in _ANY:
-        kind = _kind_of_start(start, path, accepted)
+        kind = _accepted(kind_of_text(start), path, accepted)
     if not kind and options.format not in DOCUMENTS:
         _refuse_other_encoding(start, path)
     return InputLines(stream, path, options.prefix, prefixes, kind)
@@ -113,11 +102,15 @@ def wait_for_input(source: InputLines, requested_format: str | None, encoding: s
     is_file = source.stream.seekable()
     if source.stream.isatty():
         say("type one sentence or more, and press Enter to translate. Ctrl-D ends.")
-    stream = files.enter_context(open_stream(source.stream, source.name, encoding))
+    opened = files.enter_context(unpack(source.stream, source.name))
+    accepted = OFFICE if requested_format in OFFICE else ()
+    if _accepted(kind_of_archive(_start_of(opened), ""), source.name, accepted) or accepted:
+        return replace(source, stream=opened)
+    stream = as_text(opened, source.name, encoding)
     start = _start_of(stream)
     refuse_utf16(start, source.name)
     if requested_format in _ANY:
-        _kind_of_start(start, source.name)
+        _accepted(kind_of_text(start), source.name)
     if is_file and requested_format not in DOCUMENTS:
         _refuse_other_encoding(start, source.name)
     return replace(source, stream=stream)
@@ -153,37 +146,14 @@ def _bad_bytes(text: str) -> int:
     return sum("\udc80" <= character <= "\udcff" for character in text)
 
 
-def _kind_of_name(path: str, accepted: tuple[str, ...], has_columns: bool = False) -> str:
-    """`PAIRS` or one of the `accepted` kinds; "" if the name does not tell. Raises DataError for another kind.
-
-    `has_columns`: the user names columns of the file.
-    """
-    suffix = Path(path.lower().removesuffix(".gz")).suffix
-    found = next((kind for kind in (*_TEXT_KINDS, *_OTHER_KINDS) if suffix in kind.endings.split()), None)
-    return PAIRS if has_columns and suffix == ".txt" else _accepted(found, path, (PAIRS, *accepted))
-
-
-def _kind_of_start(start: bytes, name: str, accepted: tuple[str, ...] = ()) -> str:
-    """One of the `accepted` kinds, by the first bytes of a file; "" for lines. Raises DataError for another kind."""
-    text = start[:_LOOKED_AT_BYTES].decode("utf-8", "replace").lstrip("\ufeff \t\r\n").replace("\r\n", "\n")
-    found = next((kind for kind in _TEXT_KINDS if kind.start and re.search(kind.start, text)), None)
-    return _accepted(found or (_TEXT_KINDS[-1] if _is_record(text.partition("\n")[0]) else None), name, accepted)
-
-
-def _accepted(kind: _Kind | None, name: str, accepted: tuple[str, ...]) -> str:
+def _accepted(kind: FileKind | None, name: str, accepted: Collection[str] = ()) -> str:
+    """The name of a kind, "" for lines. Raises DataError for a kind that is not accepted."""
     if kind is None or kind.name in accepted:
         return kind.name if kind else ""
     held = kind.name.upper() if kind.name in DOCUMENTS else kind.name
-    lines = " `--format text` translates its lines as they are." if kind in _TEXT_KINDS else ""
-    raise DataError(f"{name} holds {held}, not lines of text. {kind.advice}{lines}")
-
-
-def _is_record(line: str) -> bool:
-    """Whether a line is a JSON object with a text."""
-    try:
-        return line.startswith("{") and any(isinstance(value, str | dict) for value in json.loads(line).values())
-    except (ValueError, RecursionError):
-        return False
+    lines = " `--format text` translates its lines as they are." if kind.is_text else ""
+    advice = "Leave `--format` out." if kind.name in OFFICE and name != "standard input" else kind.advice
+    raise DataError(f"{name} holds {held}, not lines of text. {advice}{lines}")
 
 
 def arriving_lines(

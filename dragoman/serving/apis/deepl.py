@@ -12,10 +12,10 @@ from typing import Any
 
 from dragoman.languages import language_name
 from dragoman.serving.apis.parsing import check_texts
-from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.limits import Refused
 from dragoman.serving.service import AUTO, Service, TranslationRequest
+from dragoman.text.documents.text_formats import Split, TextFormat, TextKind
 
 # Values of the fields `tag_handling` and `split_sentences`.
 _KINDS: dict[str, TextKind] = {"": "text", "xml": "xml", "html": "html"}

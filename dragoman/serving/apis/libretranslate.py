@@ -11,11 +11,11 @@ from typing import Any
 
 from dragoman.languages import language_name
 from dragoman.serving.apis.parsing import FILE_ENDINGS, check_texts, parse_file, parse_languages
-from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.limits import Refused
 from dragoman.serving.service import AUTO, Service, TranslationRequest
+from dragoman.text.documents.text_formats import PLAIN_TEXT, TextFormat
 
 _FORMATS = {"text": PLAIN_TEXT, "html": TextFormat("html")}
 

@@ -22,11 +22,11 @@ from dragoman.errors import DataError, MissingExtraError, has_torch, require_tor
 from dragoman.evaluation.flags import FLAGS
 from dragoman.records import Candidate, Details, Translation
 from dragoman.serving.apis.parsing import check_texts, parse_file, parse_languages
-from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.limits import Refused, server_busy
 from dragoman.serving.service import AUTO, Answer, Service, TranslationRequest
+from dragoman.text.documents.text_formats import Split, TextFormat, TextKind
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
 from dragoman.visualization.inspection.inspection import Inspection, inspection_page

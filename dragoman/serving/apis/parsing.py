@@ -6,12 +6,12 @@ Most error messages are those of LibreTranslate.
 import codecs
 import re
 
-from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 from dragoman.serving.files import FileJob
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.decoding import Upload
 from dragoman.serving.limits import Refused
 from dragoman.serving.service import AUTO, Service, TranslationRequest
+from dragoman.text.documents.text_formats import PLAIN_TEXT, TextFormat
 
 # Format and media type of a file by its extension.
 _FILE_FORMATS = {

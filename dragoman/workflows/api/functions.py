@@ -292,12 +292,12 @@ def inspect(model: AnyModel, text: str, **settings: "Unpack[InferenceKeywords]")
     return inspect_model(model_request(model, settings), text, progress=default_progress())
 
 
-def model_request(model: object, settings: Mapping[str, object]) -> ModelRequest:
-    """The request for a model, which may be loaded already."""
+def model_request(model: object, settings: Mapping[str, object], name: str = "model") -> ModelRequest:
+    """The request for a model, which may be loaded already. `name` is the argument that has it."""
     overrides = overrides_of_keywords(settings, ("inference",))
     if translator := _loaded(model):
         return ModelRequest(overrides=overrides, translator=translator)
-    path = imported_folder(check_path("model", model, ", a run or a translator"))
+    path = imported_folder(check_path(name, model, ", a run or a translator"))
     return ModelRequest((str(path),), overrides)
 
 

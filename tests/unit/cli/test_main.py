@@ -23,9 +23,9 @@ BAD_COMMANDS = {
     "translate": "MODEL is missing. See `dragoman translate --help`.",
     "translate m --inptu x": "`--inptu` is not a flag of `dragoman translate`. Did you mean `--input`?",
     "translate m --input": "`--input` needs a value. See `dragoman translate --help`.",
-    "translate m --format xml": '`--format` must be one of text, jsonl, html, srt, but is "xml".',
-    "translate m --format jsnl": '`--format` must be one of text, jsonl, html, srt, but is "jsnl". Did you mean '
-    "`jsonl`?",
+    "translate m --format xml": '`--format` must be one of text, jsonl, html, srt, docx, odt, but is "xml".',
+    "translate m --format jsnl": "`--format` must be one of text, jsonl, html, srt, docx, odt, but is "
+    '"jsnl". Did you mean `jsonl`?',
     "translate m --inference.beam-sise 3": "`--inference.beam-sise` is not a flag of `dragoman translate`. "
     "Did you mean `--inference.beam-size`?",
     "translate m --inference.beam_size 0": "`--inference.beam-size` must be at least 1, but is 0.",

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from dragoman.cli.main import run_command
+from dragoman.cli.translation.documents import DocumentTranslator
 from dragoman.cli.translation.output import (
     NAMED,
     Notes,
     json_line,
     stream_lines,
     text_line,
-    translate_document,
     translate_windows,
 )
 from dragoman.cli.translation.sources import InputLines
@@ -27,6 +27,7 @@ from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Details, Preserve, Translation
+from dragoman.text.documents.document import read_document
 from dragoman.text.documents.markers import MarkedText
 from dragoman.workflows.models import LoadedTranslator
 
@@ -425,7 +426,7 @@ def test_flags_that_whole_files_do_not_support(
     assert run_command(["translate", str(model_folder), "--format", "srt", "--alignment"]) == 2
     said = capfd.readouterr()
     assert said.out == ""
-    assert "standard input line 1 has 0xff, which is not UTF-8. Set `--encoding`" in said.err
+    assert "standard input line 1 has 0xff, which is not UTF-8. Save the file as UTF-8, or name" in said.err
     assert "`--format srt` and `--alignment` must not both be given. Leave one out." in said.err
 
 
@@ -482,8 +483,8 @@ class Losing:
 )
 def test_lost_spans_in_whole_files_are_reported(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
     long = "one " * 30
-    model, page = LoadedTranslator(Losing()), io.BytesIO((content % long).encode())
-    translate_document(page, "x", kind, model, Notes(), Preserve(by_sentence=True))
+    document = read_document((content % long).encode(), "x", kind)
+    DocumentTranslator(LoadedTranslator(Losing()), Preserve(by_sentence=True)).translate(document)
     said = capfd.readouterr().err.splitlines()
     text = "one {a} two" if kind == "html" else f"one {{a}} two {long}"[:59] + "…"
     assert said[:2] == [

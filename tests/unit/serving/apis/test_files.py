@@ -26,9 +26,9 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman.errors import DataError
 from dragoman.serving.app import make_app
-from dragoman.serving.documents import Document, TextFormat
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.service import Service
+from dragoman.text.documents.text_formats import SplitText, TextFormat
 
 EN = {"source": "en", "target": "de"}
 
@@ -132,7 +132,7 @@ def test_a_client_does_not_wait_until_the_file_of_another_is_read(
 ) -> None:
     client, read, is_over = opened(), TextFormat.read, threading.Event()
 
-    def read_slowly(form: TextFormat, text: str) -> Document:
+    def read_slowly(form: TextFormat, text: str) -> SplitText:
         if "HOSTILE" in text:
             is_over.wait(20)
         return read(form, text)

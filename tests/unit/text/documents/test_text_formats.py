@@ -1,4 +1,4 @@
-from dragoman.serving.documents import PLAIN_TEXT
+from dragoman.text.documents.text_formats import PLAIN_TEXT
 
 
 def test_a_text_without_sentences_is_split() -> None:

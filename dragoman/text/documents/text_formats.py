@@ -3,8 +3,8 @@
 White space, line breaks and parts without letters, such as a lone number, stay unchanged. Markup is preserved by
 `text/documents/markup.py`.
 
-The APIs choose a `TextFormat` from the fields of a request, `Service` and `FileTranslations` read texts with it. The
-result is a `Document`: parts for the batcher, and a function that puts their translations back in place.
+The APIs of the server choose a `TextFormat` from the fields of a request. `read_document` chooses one for a file. The
+result of reading is a `SplitText`: the parts, and a function that puts their translations back in place.
 """
 
 import re
@@ -29,7 +29,7 @@ _LINE_TAG = "dragoman-line"
 _LINE_MARKER = f"<{_LINE_TAG}/>"
 
 
-class Document(NamedTuple):
+class SplitText(NamedTuple):
     """The parts of a text to translate.
 
     Attributes
@@ -79,13 +79,13 @@ class TextFormat:
         """Whether a part may have several sentences."""
         return self.is_markup and self.split == "sentences"
 
-    def read(self, text: str) -> Document:
+    def read(self, text: str) -> SplitText:
         """The parts of a text. Raises DataError for a text that is not of this kind."""
         if self.kind == "text":
             return _read_plain_text(text, self.split)
         if self.kind == "subtitles":
             subtitles = read_subtitles(text)
-            return Document(subtitles.texts, subtitles.with_translations, len(subtitles.texts))
+            return SplitText(subtitles.texts, subtitles.with_translations, len(subtitles.texts))
         # A text that contains the line tag itself is split there, but its line ends cannot be marked.
         own_tags = frozenset({_LINE_TAG} if self.kind == "xml-lines" else ())
         rules = MarkupRules(self.kind != "html", self.ignored_tags, self.splitting_tags | own_tags)
@@ -95,7 +95,7 @@ class TextFormat:
         def without_marks(translations: Sequence[str]) -> str:
             return page.with_translations(translations).replace(_LINE_MARKER, "")
 
-        return Document(page.texts, without_marks if marks_lines else page.with_translations, page.num_pieces)
+        return SplitText(page.texts, without_marks if marks_lines else page.with_translations, page.num_pieces)
 
     def measure(self, text: str) -> Iterator[tuple[str, int]]:
         """What the parts of a text are called and how many characters they have, without making them.
@@ -120,7 +120,7 @@ class TextFormat:
 PLAIN_TEXT = TextFormat()
 
 
-def _read_plain_text(text: str, split: Split) -> Document:
+def _read_plain_text(text: str, split: Split) -> SplitText:
     parts = _segments(text, split)
     places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part.text))]
 
@@ -130,7 +130,7 @@ def _read_plain_text(text: str, split: Split) -> Document:
             texts[place] = translation
         return splitting.join_segments(parts, texts)
 
-    return Document([MarkedText(parts[place].text, ()) for place in places], whole, len(parts))
+    return SplitText([MarkedText(parts[place].text, ()) for place in places], whole, len(parts))
 
 
 def _mark_line_ends(text: str) -> str:

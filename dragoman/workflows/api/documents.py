@@ -1,0 +1,89 @@
+"""`dragoman.translate_document`."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from dragoman.display import one_line
+from dragoman.errors import ConfigError
+from dragoman.records import Preserve
+from dragoman.text.documents.document import open_document
+from dragoman.text.lines import checked_texts
+from dragoman.workflows.api.functions import AnyModel, model_request
+from dragoman.workflows.api.keywords import check_path, naming_keywords
+from dragoman.workflows.api.loading import PathName
+from dragoman.workflows.api.notebook import default_progress
+from dragoman.workflows.documents import check_output, translate_segments, write_document
+from dragoman.workflows.models import load_model
+
+
+@naming_keywords()
+def translate_document(
+    document: PathName | bytes,
+    translator: AnyModel,
+    output: PathName | None = None,
+    *,
+    preserve: Preserve | None = None,
+    comments: bool = False,
+    keep_styles: Collection[str] = (),
+) -> bytes | None:
+    """Translate a file: Word (docx), LibreOffice (odt), HTML, subtitles (SubRip, WebVTT), or lines of text.
+
+    Layout, pictures and everything else stay, and so does the format. Paragraphs are translated sentence by sentence.
+    Bold words, links and other markup go to the words that they belong to, which the model's word alignment tells.
+
+    Parameters
+    ----------
+    document : str, Path or bytes
+        The file, or its content. The content of an office document tells its format. Of others, the name does.
+    translator : Translator, str, Path or Run
+        The model, with its settings.
+    output : str or Path
+        The file to write. An office file is never replaced.
+    preserve : Preserve
+        Terms, and what to preserve besides.
+    comments : bool
+        Translate the comments of an office file, too.
+    keep_styles : collection of str
+        Names of styles of an office file whose text is not translated, besides those for code.
+
+    Returns
+    -------
+    bytes or None
+        The translated file, if `output` is not given.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is of the wrong type, or if `output` cannot be written.
+    DataError
+        If the file cannot be read, is damaged, or is of a kind that is not read, such as PDF.
+    ModelError
+        If the model is missing or damaged.
+    ResourceError
+        If the disk is full.
+
+    Examples
+    --------
+    >>> translate_document("report.docx", "run", "bericht.docx")
+    """
+    for name, value, kind in (("preserve", preserve, Preserve | None), ("comments", comments, bool)):
+        if not isinstance(value, kind):
+            expected = "True or False" if kind is bool else "a `dragoman.Preserve`"
+            raise ConfigError(f"`{name}` must be {expected}, but is {one_line(value)}.")
+    styles = list(checked_texts(keep_styles, "keep_styles"))
+    source = document if isinstance(document, bytes) else check_path("document", document, ", or the bytes of a file")
+    target = None if output is None else check_path("output", output)
+    read = open_document(source, "", comments, styles)
+    if target is not None:
+        check_output(read.kind, "the document", target)
+        if isinstance(source, Path) and target.exists() and target.samefile(source):
+            raise ConfigError(f"`output` is {target}, which is the document. Choose another name.")
+    model = load_model(model_request(translator, {}, "translator"))
+    preserve = preserve or Preserve()
+    preserve = replace(preserve, by_sentence=preserve.by_sentence or read.by_sentence)
+    translated = translate_segments(read, model, preserve, progress=default_progress())
+    if target is None:
+        return translated
+    write_document(translated, target)
+    return None

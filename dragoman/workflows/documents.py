@@ -1,0 +1,89 @@
+"""Translate documents: the texts of a file, with the file around them unchanged."""
+
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from dragoman.errors import ConfigError
+from dragoman.files import check_target, write_file
+from dragoman.records import NO_DETAILS, Preserve, Translation
+from dragoman.text.documents.document import Document
+from dragoman.text.documents.kinds import DOCUMENTS, OFFICE, kind_of_name
+from dragoman.workflows.models import LoadedTranslator
+from dragoman.workflows.progress import QUIET, Progress
+
+
+def translate_segments(
+    document: Document,
+    model: LoadedTranslator,
+    preserve: Preserve,
+    report: Callable[[Translation], None] | None = None,
+    progress: Progress = QUIET,
+    stage: str = "translating",
+) -> bytes:
+    """Translate a document that was read.
+
+    Parameters
+    ----------
+    document
+        The document.
+    model
+        The translator. Its languages, if both are known, are declared in the file.
+    preserve
+        What to preserve. The escape is that of the document.
+    report
+        Called with the translation of every segment, which has lost terms and cut outputs.
+    progress
+        Receives the notes about the document, and how many segments are translated.
+    stage
+        What the progress calls the work.
+
+    Returns
+    -------
+    bytes
+        The translated file.
+
+    Raises
+    ------
+    DataError
+        If a part of the file that is not text, such as a picture, is damaged.
+    """
+    for note in document.notes:
+        progress.note(note)
+    with progress.counting(stage, len(document.segments), "segments"):
+        preserve = replace(preserve, escape=document.escape)
+        answers = model.translator.translate_marked(document.segments, preserve, NO_DETAILS)
+    if report:
+        for answer in answers:
+            report(answer)
+    languages = (model.src_lang, model.tgt_lang) if model.src_lang and model.tgt_lang else None
+    return document.write([answer.text for answer in answers], languages)
+
+
+def write_document(content: bytes, path: Path) -> None:
+    """Write a translated file, packed if its name ends in .gz. Raises ResourceError if that fails."""
+    write_file(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
+
+
+def check_output(kind: str, name: str, output: Path) -> None:
+    """Raise ConfigError if the translation of the file `name` must not be written to `output`.
+
+    `kind` is one of `DOCUMENTS`, or another name for text. People edit translated documents, so no office file is
+    replaced. With the ending of another format, it could not be opened.
+    """
+    check_target(output, "--output", f"translated.{kind}" if kind in DOCUMENTS else "translations.txt")
+    if kind in OFFICE and output.is_file():
+        raise ConfigError(f"`--output` is {output}, which exists already. Choose another name, or remove it.")
+    ending = kind_of_name(output)
+    if kind in OFFICE and (ending is None or ending.name != kind) and not _is_device(output):
+        example = output.with_suffix(f".{kind}")
+        raise ConfigError(
+            f"`--output` is {output}, but {name} is a {kind} file, and so is its translation. Use {example}."
+        )
+    if ending and ending.name != kind and not ending.is_text:
+        raise ConfigError(f"`--output` is {output}, but the translation of {name} is text. Change the ending.")
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file()
