@@ -21,10 +21,13 @@ _BEFORE_BIDI = (
 ).replace(" ", "|")
 _PARAGRAPH_START = re.compile(rf"<w:pPr>(?:\s*<w:({_BEFORE_BIDI})\b(?:[^>]*/>|(?:(?!</w:\1>).)*</w:\1>))*", re.DOTALL)
 _RUN = re.compile(r"(<w:r(?:\s[^>]*[^>/])?>)(?!\s*<w:rPr)")
+_WORD_FORMAT = re.compile(r"<w:(b|i|sz)((?:\s[^>]*)?)/>(?!\s*<w:\1Cs\b)")
+"""Bold, italic and size of text from left to right. Word has properties of their own for the other direction."""
 _RUN_START = re.compile(
     r"<w:rPr>(?:(?!</w:rPr>|<w:(?:cs|em|lang|eastAsianLayout|specVanish|oMath|rPrChange)\b|<w14:).)*", re.DOTALL
 )
 _OPEN_PROPERTIES = re.compile(r"<style:text-properties\b[^>]*>")
+_OPEN_FORMAT = re.compile(r'(?<= )fo:(font-(?:weight|style|size))="([^"]*)"(?![^>]*\1-complex=)')
 _DEFAULT_PARAGRAPH = re.compile(
     r'(<style:default-style style:family="paragraph">\s*<style:paragraph-properties)((?:(?! fo:text-align)[^>])*>)'
 )
@@ -52,7 +55,7 @@ def declare_word(xml: str, src_lang: str, tgt_lang: str) -> str:
         name = kind if match[0].startswith("<w:") else "lang"
         is_fixed = name not in ("w:val", "lang") or match.start() < end_of_defaults
         is_declared = is_fixed or _has_language(match[0], name, src_lang)
-        return _replace_attribute(match[0], name, f"{language}-{territory}") if is_declared else match[0]
+        return _replace_attribute(match[0], name, f"{language}-{territory}".strip("-")) if is_declared else match[0]
 
     xml = _WORD_LANGUAGE.sub(declared, xml)
     if is_right_to_left(tgt_lang) == is_right_to_left(src_lang):
@@ -61,6 +64,7 @@ def declare_word(xml: str, src_lang: str, tgt_lang: str) -> str:
     if is_right_to_left(tgt_lang):
         xml = _PARAGRAPH.sub(lambda match: f"{match[1]}<w:pPr>{'' if match[2] == '<w:pPr>' else '</w:pPr>'}", xml)
         xml = _PARAGRAPH_START.sub(r"\g<0><w:bidi/>", xml)
+        xml = _WORD_FORMAT.sub(r"\g<0><w:\1Cs\2/>", xml)
         xml = _RUN_START.sub(r"\g<0><w:rtl/>", _RUN.sub(r"\1<w:rPr></w:rPr>", xml))
         xml = _SECTION_START.sub(r"\g<0><w:bidi/>", xml)
         xml = _TABLE_START.sub(r"\g<0><w:bidiVisual/>", xml)
@@ -84,6 +88,7 @@ def declare_open(xml: str, src_lang: str, tgt_lang: str) -> str:
         return xml
     if is_right_to_left(tgt_lang):
         xml = _DEFAULT_PARAGRAPH.sub(r'\1 fo:text-align="start"\2', xml)
+        xml = _OPEN_FORMAT.sub(r'\g<0> style:\1-complex="\2"', xml)
     modes = ('style:writing-mode="lr-tb"', 'style:writing-mode="rl-tb"')
     xml = xml.replace(*(modes if is_right_to_left(tgt_lang) else reversed(modes)))
     return _ALIGNMENT.sub(lambda match: "right" if match[0] in ("start", "left") else "left", xml)
@@ -91,7 +96,7 @@ def declare_open(xml: str, src_lang: str, tgt_lang: str) -> str:
 
 def _language_and_territory(code: str) -> tuple[str, str]:
     full = langcodes.Language.get(code).maximize()
-    return str(full.language), str(full.territory)
+    return (code, "") if code.startswith("x-") else (str(full.language), full.territory or "")
 
 
 def _has_language(tag: str, name: str, language: str) -> bool:

@@ -53,8 +53,9 @@ def test_a_translation_into_arabic_runs_from_right_to_left():
     assert written == (
         f'<w:p><w:pPr><w:pStyle w:val="A"/>{numbers}<w:bidi/><w:jc w:val="both"/></w:pPr><w:r><w:rPr><w:rtl/></w:rPr>'
         "<w:t>one</w:t></w:r></w:p>"
-        '<w:p w:rsidR="1"> <w:pPr><w:bidi/></w:pPr><w:r w:rsidR="1"><w:rPr><w:b/><w:rtl/><w:em/></w:rPr><w:t>two</w:t>'
-        '</w:r></w:p><w:p/><w:tbl><w:tblPr><w:tblStyle w:val="T"/><w:bidiVisual/><w:jc w:val="x"/></w:tblPr></w:tbl>'
+        '<w:p w:rsidR="1"> <w:pPr><w:bidi/></w:pPr><w:r w:rsidR="1"><w:rPr><w:b/><w:bCs/><w:rtl/><w:em/></w:rPr>'
+        "<w:t>two</w:t></w:r></w:p><w:p/>"
+        '<w:tbl><w:tblPr><w:tblStyle w:val="T"/><w:bidiVisual/><w:jc w:val="x"/></w:tblPr></w:tbl>'
         '<w:sectPr w:rsidR="1"><w:cols/><w:bidi/><w:docGrid/></w:sectPr><w:sectPr/>'
     )
     back = declare_word(written, "ar", "en")
@@ -89,3 +90,18 @@ def test_an_open_document_in_hebrew_runs_from_right_to_left():
     mode = '<style:page-layout-properties style:writing-mode="lr-tb"/>'
     assert declare_open(mode, "en", "he") == mode.replace("lr-tb", "rl-tb")
     assert declare_open(mode.replace("lr-tb", "rl-tb"), "he", "en") == mode
+
+
+def test_bold_italic_and_size_hold_in_both_directions():
+    run = '<w:r><w:rPr><w:b w:val="0"/><w:bCs/><w:i/><w:sz w:val="28"/></w:rPr></w:r>'
+    written = declare_word(run, "en", "ar")
+    assert '<w:b w:val="0"/><w:bCs/><w:i/><w:iCs/><w:sz w:val="28"/><w:szCs w:val="28"/>' in written
+    properties = '<style:text-properties fo:font-weight="bold" fo:font-size="9pt" style:font-size-complex="8pt"/>'
+    declared = declare_open(properties, "en", "ar")
+    assert declared == properties.replace('"bold"', '"bold" style:font-weight-complex="bold"')
+    assert declare_open(properties, "en", "de") == properties
+
+
+def test_a_language_without_a_territory_or_of_ones_own():
+    tag = '<w:lang w:val="en-US"/>'
+    assert declare_word(tag, "en", "x-mine") == tag.replace("en-US", "x-mine")
