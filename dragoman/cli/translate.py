@@ -82,7 +82,7 @@ def _load(options: Options, request: ModelRequest) -> tuple[Terms | None, Loaded
     model = load_model(request, TerminalProgress())
     if options.verbose:
         say(_describe_engine(model))
-    if options.alignment or options.format in DOCUMENTS or terms:
+    if options.alignment or options.format in (None, *DOCUMENTS) or terms:  # None: a folder
         _note_missing_lexicon(options, model)
     return terms, model
 

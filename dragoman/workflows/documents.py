@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
+from dragoman.languages import language_code
 from dragoman.records import NO_DETAILS, Preserve, Translation
 from dragoman.text.documents.document import Document
 from dragoman.text.documents.kinds import DOCUMENTS, OFFICE, kind_of_name
@@ -57,8 +58,8 @@ def translate_segments(
     if report:
         for answer in answers:
             report(answer)
-    languages = (model.src_lang, model.tgt_lang) if model.src_lang and model.tgt_lang else None
-    return document.write([answer.text for answer in answers], languages)
+    languages = language_code(model.src_lang), language_code(model.tgt_lang)
+    return document.write([answer.text for answer in answers], languages if all(languages) else None)
 
 
 def write_document(content: bytes, path: Path) -> None:

@@ -82,7 +82,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     for name, part in (("corpus", pairs[:260]), ("test", pairs[260:])):
         write_sides(folder / name, part)
         write_tsv(folder / f"{name}.en-de.tsv", part)
-    (folder / "report.docx").write_bytes((ROOT / "docs" / "images" / "hotel.docx").read_bytes())
     (folder / "configs").symlink_to(ROOT / "configs")
     multi30k = folder / "data" / "multi30k"
     multi30k.mkdir(parents=True)

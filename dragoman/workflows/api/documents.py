@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dragoman.display import one_line
 from dragoman.errors import ConfigError
-from dragoman.records import Preserve
+from dragoman.records import Preserve, Translation
 from dragoman.text.documents.document import open_document
 from dragoman.text.lines import checked_texts
 from dragoman.workflows.api.functions import AnyModel, model_request
@@ -82,7 +82,15 @@ def translate_document(
     model = load_model(model_request(translator, {}, "translator"))
     preserve = preserve or Preserve()
     preserve = replace(preserve, by_sentence=preserve.by_sentence or read.by_sentence)
-    translated = translate_segments(read, model, preserve, progress=default_progress())
+    faults, progress = list[Translation](), default_progress()
+
+    def report(answer: Translation) -> None:
+        faults.extend([answer] * bool(answer.cut or answer.lost))
+
+    translated = translate_segments(read, model, preserve, report, progress)
+    if faults:
+        first = one_line(faults[0].src)
+        progress.note(f"{len(faults):,} translations were cut or lost a part, such as that of {first}.")
     if target is None:
         return translated
     write_document(translated, target)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.cli.main import run_command
+from dragoman.errors import ResourceError
 from dragoman.files import write_file
 from dragoman.records import Candidate, Preserve, Translation
 from dragoman.text.documents.markers import MarkedText
@@ -250,17 +251,19 @@ def test_links_and_pipes_in_a_folder(folder: Path, capfd: pytest.CaptureFixture[
 
 def test_a_folder_without_documents_is_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
-    said = said_once(capfd, "--input", tmp_path / "in", "--output", tmp_path / "out")
-    assert f"{tmp_path / 'in'} has no documents that are translated. Name another folder." in said
+    translate("--input", tmp_path / "in", "--output", tmp_path / "out", expected=2)
+    said = capfd.readouterr().err
+    assert said.endswith(f"{tmp_path / 'in'} has no documents that are translated. Name another folder.\n")
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_stopped_write_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk in the middle of a folder ends the command: the next documents would fail, too."""
     written: list[Any] = []
 
     def fail(path: Path, content: bytes) -> None:
         if written:
-            raise OSError(28, "No space left on device", str(path))
+            raise ResourceError("the disk is full")
         written.append(path)
         write_file(path, content)
 
