@@ -96,7 +96,7 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     Large content can be an iterable of chunks. A device or a pipe is written to directly. Raises ResourceError, which
     names `path`, if writing fails.
     """
-    if _is_no_file(path):
+    if is_device(path):
         with disk_errors(path), path.open("wb") as stream:
             stream.writelines(_chunks(content))
         return
@@ -132,7 +132,7 @@ def stream_to_file(path: Path) -> Iterator[BinaryIO]:
     .gz packs the stream. A device or a pipe is written to directly. Raises ResourceError, which names `path`, if
     writing fails.
     """
-    if _is_no_file(path):
+    if is_device(path):
         with disk_errors(path), path.open("wb") as stream, _packed(stream, path) as packed:
             yield packed
         return
@@ -145,7 +145,7 @@ def stream_to_file(path: Path) -> Iterator[BinaryIO]:
             part.replace(os.path.realpath(path))
     finally:
         with contextlib.suppress(OSError):
-            if part.stat().st_size <= (_EMPTY_GZIP_BYTES if _is_packed(path) else 0):
+            if part.stat().st_size <= (_EMPTY_GZIP_BYTES if is_packed(path) else 0):
                 part.unlink()
 
 
@@ -433,18 +433,19 @@ def _read_manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
     return content, manifest
 
 
-def _is_no_file(path: Path) -> bool:
+def is_device(path: Path) -> bool:
     """True for a device or a pipe."""
     return os.path.exists(path) and not (path.is_file() or path.is_dir())  # Path.exists may raise
 
 
-def _is_packed(path: Path) -> bool:
+def is_packed(path: Path) -> bool:
+    """True if the content of a file with this name is packed by gzip."""
     return path.suffix.lower() == ".gz"
 
 
 def _packed(stream: BinaryIO, path: Path) -> contextlib.AbstractContextManager[Any]:
     """The stream, packed by gzip if the name of its file ends in .gz. Equal content gives equal bytes."""
-    return gzip.GzipFile("", "wb", 9, stream, 0) if _is_packed(path) else contextlib.nullcontext(stream)
+    return gzip.GzipFile("", "wb", 9, stream, 0) if is_packed(path) else contextlib.nullcontext(stream)
 
 
 def _chunks(content: str | bytes | Iterable[bytes]) -> Iterable[bytes]:

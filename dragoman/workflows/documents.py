@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from dragoman.errors import ConfigError
-from dragoman.files import check_target, write_file
+from dragoman.files import is_device, is_packed, write_file
 from dragoman.languages import language_code
 from dragoman.records import NO_DETAILS, Preserve, Translation
 from dragoman.text.documents.document import Document
-from dragoman.text.documents.kinds import DOCUMENTS, OFFICE, kind_of_name
+from dragoman.text.documents.kinds import OFFICE, kind_of_name
 from dragoman.workflows.models import LoadedTranslator
 from dragoman.workflows.progress import QUIET, Progress
 
@@ -64,27 +64,22 @@ def translate_segments(
 
 def write_document(content: bytes, path: Path) -> None:
     """Write a translated file, packed if its name ends in .gz. Raises ResourceError if that fails."""
-    write_file(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
+    write_file(path, gzip.compress(content, mtime=0) if is_packed(path) else content)
 
 
 def check_output(kind: str, name: str, output: Path) -> None:
-    """Raise ConfigError if the translation of the file `name` must not be written to `output`.
+    """Raise ConfigError if the translation of the file `name` must not be written to `output`, a file or a new name.
 
     `kind` is one of `DOCUMENTS`, or another name for text. People edit translated documents, so no office file is
     replaced. With the ending of another format, it could not be opened.
     """
-    check_target(output, "--output", f"translated.{kind}" if kind in DOCUMENTS else "translations.txt")
     if kind in OFFICE and output.is_file():
         raise ConfigError(f"`--output` is {output}, which exists already. Choose another name, or remove it.")
     ending = kind_of_name(output)
-    if kind in OFFICE and (ending is None or ending.name != kind) and not _is_device(output):
+    if kind in OFFICE and (ending is None or ending.name != kind) and not is_device(output):
         example = output.with_suffix(f".{kind}")
         raise ConfigError(
             f"`--output` is {output}, but {name} is a {kind} file, and so is its translation. Use {example}."
         )
     if ending and ending.name != kind and not ending.is_text:
         raise ConfigError(f"`--output` is {output}, but the translation of {name} is text. Change the ending.")
-
-
-def _is_device(path: Path) -> bool:
-    return path.exists() and not path.is_file()

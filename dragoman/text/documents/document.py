@@ -7,7 +7,7 @@ translator.
 from collections.abc import Callable, Collection, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from dragoman.errors import DataError
 from dragoman.text.documents.kinds import DOCUMENTS, OFFICE, FileKind, kind_of_file
@@ -16,7 +16,6 @@ from dragoman.text.documents.markup import escape_text, update_declarations
 from dragoman.text.documents.text_formats import TextFormat
 from dragoman.text.lines import as_text, open_unpacked, unpack
 
-DocumentKind = Literal["text", "html", "srt", "docx", "odt"]
 _FORMATS = {"text": TextFormat(split="lines"), "html": TextFormat("html"), "srt": TextFormat("subtitles")}
 
 
@@ -25,7 +24,7 @@ class Document(Protocol):
 
     @property
     def kind(self) -> str:
-        """One of `DocumentKind`."""
+        """One of `DOCUMENTS`, or "text"."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -80,7 +79,7 @@ def read_document(
     name
         Its name, for messages.
     kind
-        One of `DocumentKind`.
+        One of `DOCUMENTS`, or "text" for lines.
     comments
         Whether the comments of an office file are translated.
     keep_styles

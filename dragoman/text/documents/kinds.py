@@ -13,7 +13,7 @@ OFFICE = ("docx", "odt")
 """Formats of office programs. Their files are archives, not text."""
 DOCUMENTS = ("html", "srt", *OFFICE)
 """Formats of files that are translated as a whole. "srt" includes WebVTT."""
-LOOKED_AT_BYTES = 1 << 16
+_LOOKED_AT_BYTES = 1 << 16
 _SERVE = "Serve the model to Weblate or a CAT tool (`dragoman serve`), or export its texts as a table (.csv)."
 _RENAME = "Save it in a file that ends in {}, and name that with `--input`."
 _CONVERT = "Convert it with LibreOffice (`soffice {}--convert-to docx FILE`), and translate the .docx file."
@@ -91,7 +91,7 @@ def kind_of_archive(start: bytes, path: str | Path) -> FileKind | None:
 
     The name only tells which kind an archive is that these programs do not read, such as a spreadsheet.
     """
-    text = start[:LOOKED_AT_BYTES].decode("latin-1")
+    text = start[:_LOOKED_AT_BYTES].decode("latin-1")
     found = next((kind for kind in _OFFICE_KINDS if kind.start and re.search(kind.start, text)), None)
     by_name = kind_of_name(path)
     return by_name if found and by_name in _OFFICE_KINDS and by_name.name not in OFFICE else found
@@ -99,7 +99,7 @@ def kind_of_archive(start: bytes, path: str | Path) -> FileKind | None:
 
 def kind_of_text(start: bytes) -> FileKind | None:
     """The kind of a text file, by its first bytes. None for lines of text."""
-    text = start[:LOOKED_AT_BYTES].decode("utf-8", "replace").lstrip("\ufeff \t\r\n").replace("\r\n", "\n")
+    text = start[:_LOOKED_AT_BYTES].decode("utf-8", "replace").lstrip("\ufeff \t\r\n").replace("\r\n", "\n")
     found = next((kind for kind in _TEXT_KINDS if kind.start and re.search(kind.start, text)), None)
     return found or (_TEXT_KINDS[-1] if _is_record(text.partition("\n")[0]) else None)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dragoman.display import one_line
 from dragoman.errors import ConfigError
+from dragoman.files import check_target
 from dragoman.records import Preserve, Translation
 from dragoman.text.documents.document import open_document
 from dragoman.text.lines import checked_texts
@@ -76,6 +77,7 @@ def translate_document(
     target = None if output is None else check_path("output", output)
     read = open_document(source, "", comments, styles)
     if target is not None:
+        check_target(target, "--output", "translations.txt" if read.kind == "text" else f"translated.{read.kind}")
         check_output(read.kind, "the document", target)
         if isinstance(source, Path) and target.exists() and target.samefile(source):
             raise ConfigError(f"`output` is {target}, which is the document. Choose another name.")

@@ -4,7 +4,8 @@ A file is changed in place: the translated characters are replaced, everything e
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from xml.etree.ElementTree import Element
 
 from dragoman.display import one_line
 from dragoman.errors import DataError
@@ -26,7 +27,7 @@ from dragoman.text.documents.office.styles import (
 from dragoman.text.documents.office.xml import escape_xml
 
 _Part = tuple[str, PartReader]
-_Declare = Callable[[str, str, str], str]
+_DECLARE = {"docx": declare_word, "odt": declare_open}
 
 _TYPES = "[Content_Types].xml"
 _MAIN_TYPE = re.compile(r"\.(?:wordprocessingml|ms-word)\..+\.main\+xml$")
@@ -54,9 +55,8 @@ class OfficeDocument:
     escape = staticmethod(escape_xml)
     by_sentence = True
 
-    def __init__(self, archive: Archive, parts: Iterable[_Part], declare: _Declare) -> None:
-        self._archive, self._declare = archive, declare
-        self.kind = "docx" if declare is declare_word else "odt"
+    def __init__(self, archive: Archive, parts: Iterable[_Part], kind: str) -> None:
+        self._archive, self.kind = archive, kind
         readers = dict(parts)
         self._parts = [(member, reader.xml, reader.read()) for member, reader in readers.items()]
         _add_notes(archive, list(readers.values()))
@@ -77,7 +77,7 @@ class OfficeDocument:
             text = "".join(write_pieces(pieces, by_segment))
             if text != xml.text:
                 text = _BINDING.sub("", text)
-            replaced[member] = xml.encode(self._declare(text, *languages) if languages else text)
+            replaced[member] = xml.encode(_DECLARE[self.kind](text, *languages) if languages else text)
         return self._archive.write(replaced)
 
 
@@ -116,9 +116,9 @@ def read_office(content: bytes, name: str, comments: bool = False, keep_styles: 
         raise DataError(f"{name} is not a docx or odt file, but text, HTML or something else. {_SAVE}")
     archive = Archive(content, name)
     if _TYPES in archive:
-        return OfficeDocument(archive, _word_parts(archive, comments, set(keep_styles)), declare_word)
+        return OfficeDocument(archive, _word_parts(archive, comments, set(keep_styles)), "docx")
     if "content.xml" in archive:
-        return OfficeDocument(archive, _open_parts(archive, comments, set(keep_styles)), declare_open)
+        return OfficeDocument(archive, _open_parts(archive, comments, set(keep_styles)), "odt")
     raise DataError(
         f"{name} is a zip archive, but not of an office file: it has no member {_TYPES} or content.xml. {_SAVE}"
     )
@@ -137,7 +137,7 @@ def _word_parts(archive: Archive, comments: bool, named: set[str]) -> Iterator[_
 
     style_parts = found(".wordprocessingml.styles+xml")
     styles = [style for member in style_parts for style in word_styles(archive.parse(member))]
-    kept = _kept_styles(archive, styles, named, main[0])
+    kept = _kept_styles(archive, styles, named, archive.parse(main[0]))
     comment_parts = found(".wordprocessingml.comments+xml") if comments else []
     for member in (main[0], *style_parts, *found(*_TEXT_TYPES), *comment_parts):
         yield member, WordReader(archive.read_xml(member, WORD_NAMESPACES), kept)
@@ -175,16 +175,17 @@ def _open_parts(archive: Archive, comments: bool, named: set[str]) -> Iterator[_
 def _open_text(archive: Archive, folder: str, comments: bool, named: set[str]) -> Iterator[_Part]:
     """The parts of an OpenDocument file or of an object in it. Each part may have styles of its own."""
     members = [folder + name for name in ("content.xml", "styles.xml", "meta.xml") if folder + name in archive]
-    found = {member: list(open_styles(archive.parse(member))) for member in members}
+    roots = {member: archive.parse(member) for member in members}
+    found = {member: list(open_styles(root)) for member, root in roots.items()}
     for member in members:
         styles = {style.name: style for other in (*members, member) for style in found[other]}
-        kept = _kept_styles(archive, styles.values(), named if member == "content.xml" else (), member)
+        kept = _kept_styles(archive, styles.values(), named if member == "content.xml" else (), roots[member])
         plain = {style.name for style in styles.values() if style.is_plain}
         yield member, OpenDocumentReader(archive.read_xml(member, OPEN_NAMESPACES), kept, plain, comments)
 
 
-def _kept_styles(archive: Archive, styles: Collection[Style], named: Collection[str], member: str) -> set[str]:
-    """The styles whose text is not translated. Notes names that no style has."""
+def _kept_styles(archive: Archive, styles: Collection[Style], named: Collection[str], root: Element) -> set[str]:
+    """The styles whose text is not translated in the part `root`. Notes names that no style has."""
     for name in unknown_names(styles, named):
         archive.note(f"no style has the name {one_line(name)}, which should be kept.")
-    return kept_styles(styles, named, paragraph_styles(archive.parse(member)))
+    return kept_styles(styles, named, paragraph_styles(root))

@@ -6,7 +6,7 @@ Word notes who typed what. Formats, links, fields and everything else become mar
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
-from typing import Literal
+from typing import ClassVar
 
 from dragoman.text.documents.office.atoms import (
     NO_RUN,
@@ -20,7 +20,8 @@ from dragoman.text.documents.office.atoms import (
     join_units,
 )
 from dragoman.text.documents.office.fields import WordFields, is_translated
-from dragoman.text.documents.office.parts import PartReader
+from dragoman.text.documents.office.parts import SOFT_HYPHEN, PartReader
+from dragoman.text.documents.office.styles import OFF
 from dragoman.text.documents.office.xml import ATTRIBUTE, XmlText, XmlToken, escape_xml, properties_in
 
 WORD_NAMESPACES = {
@@ -39,7 +40,6 @@ _CONTAINERS = frozenset(("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:cu
 _PROPERTIES = frozenset("w:pPr w:smartTagPr w:customXmlPr".split())
 _DELETED = frozenset("w:del w:moveFrom".split())
 _INVISIBLE = frozenset("w:proofErr w:lastRenderedPageBreak w:softHyphen".split())
-_SPACES: dict[str, Literal["tab", "line"]] = {"w:tab": "tab", "w:ptab": "tab", "w:br": "line", "w:cr": "line"}
 _NUMBERS = frozenset(("c:numCache", "c:numLit"))
 _FIELD_KINDS: dict[str, MarkKind] = {"begin": "begin", "w:instrText": "code", "separate": "separate", "end": "end"}
 _ATTRIBUTES = {
@@ -50,10 +50,8 @@ _ATTRIBUTES = {
     "w:listEntry": ("val",),
     "v:textpath": ("string",),
 }
-_SOFT_HYPHEN = "\xad"
 _NO_BREAK_HYPHEN = "\u2011"
 _INVISIBLE_PROPERTIES = frozenset("w:lang w:noProof lang altLang dirty err noProof smtClean smtId bmk".split())
-_OFF = frozenset("0 false off".split())
 
 
 class WordReader(PartReader):
@@ -66,6 +64,8 @@ class WordReader(PartReader):
     kept_styles
         The ids of styles whose text is not translated.
     """
+
+    spaces: ClassVar = {"w:tab": "tab", "w:ptab": "tab", "w:br": "line", "w:cr": "line"}
 
     def __init__(self, xml: XmlText, kept_styles: Collection[str] = ()) -> None:
         super().__init__(xml)
@@ -117,9 +117,7 @@ class WordReader(PartReader):
                 units += self._container(token, [token.raw], [])
             else:
                 raw = (self.skip(token),) if token.name in _DELETED else tuple(self.element(token))
-                units.append(
-                    Unit(raw, [Mark("point", raw, is_space=token.name in _SPACES, ends=_SPACES.get(token.name, ""))])
-                )
+                units.append(self.point(token.name, raw))
         return properties, units, self.end
 
     def _container(self, tag: XmlToken, before: list[Piece], after: list[Piece]) -> list[Unit]:
@@ -162,13 +160,13 @@ class WordReader(PartReader):
             return Unit([raw], [Mark("point", (raw,), run) if is_kept else Text(text, run)])
         raws = tuple(self.element(tag))
         kind = _FIELD_KINDS.get(tag.local("fldCharType") or tag.name, "point")
-        return Unit(raws, [Mark(kind, raws, run, is_space=tag.name in _SPACES, ends=_SPACES.get(tag.name, ""))])
+        return self.point(tag.name, raws, run, kind)
 
     def _text(self, tag: XmlToken) -> tuple[str, str]:
         """The XML of an element with text, and the text that Word shows."""
         tokens = [tag, *(self.inside() if tag.kind == "start" else ())]
         stop = self.end.stop if tag.kind == "start" else tag.stop
-        text = "".join(token.text for token in tokens).replace(_SOFT_HYPHEN, "")
+        text = "".join(token.text for token in tokens).replace(SOFT_HYPHEN, "")
         is_exact = self._runs.is_drawing or tag.attributes.get("xml:space") == "preserve"
         return self.xml.text[tag.start : stop], text if is_exact else text.strip(" \t\r\n")
 
@@ -219,7 +217,7 @@ class _Runs:
             written = f"<{start}>{visible}</{self._own}rPr>" if visible or attributes else ""
             number = self._known[raw] = self._numbers.setdefault(written, len(self._numbers))
             self._written += [written] if number == len(self._written) else []
-            own = [child.local("val") not in _OFF for child in children if child.name == "w:vanish"]
+            own = [child.local("val") not in OFF for child in children if child.name == "w:vanish"]
             if any(child.name == "w:vertAlign" and child.local("val") == "superscript" for child in children):
                 self.raised.add(number)
             styles = {child.local("val") for child in children if child.name == "w:rStyle"}

@@ -6,10 +6,10 @@ does not cut a sentence.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal
+from typing import ClassVar
 
 from dragoman.text.documents.office.atoms import Atom, Mark, Piece, Text, Unit, join_units
-from dragoman.text.documents.office.parts import PartReader, write_plain
+from dragoman.text.documents.office.parts import SOFT_HYPHEN, PartReader, write_plain
 from dragoman.text.documents.office.xml import XmlText, XmlToken
 
 OPEN_NAMESPACES = {
@@ -36,9 +36,7 @@ _FAMILIES = {
     "text:a": "text",
     "text:section": "section",
 }
-_SPACES: dict[str, Literal["", "tab", "line"]] = {"text:s": "", "text:tab": "tab", "text:line-break": "line"}
 _RUN_SPACE = re.compile("[ \t\r\n]+")
-_SOFT_HYPHEN = "\xad"
 
 
 class OpenDocumentReader(PartReader):
@@ -55,6 +53,8 @@ class OpenDocumentReader(PartReader):
     comments
         Whether comments are translated.
     """
+
+    spaces: ClassVar = {"text:s": "", "text:tab": "tab", "text:line-break": "line"}
 
     def __init__(
         self, xml: XmlText, kept: Collection[str] = (), invisible: Collection[str] = (), comments: bool = False
@@ -89,16 +89,14 @@ class OpenDocumentReader(PartReader):
         units: list[Unit] = []
         for token in self.inside():
             if token.kind == "text":
-                units.append(Unit([token.raw], [Text(_RUN_SPACE.sub(" ", token.text.replace(_SOFT_HYPHEN, "")))]))
+                units.append(Unit([token.raw], [Text(_RUN_SPACE.sub(" ", token.text.replace(SOFT_HYPHEN, "")))]))
             elif token.kind == "other" or token.name == "text:soft-page-break":
                 units.append(Unit([self.skip(token)]))
             elif token.kind == "start" and not self.keeps(token) and token.name in _CONTAINERS:
                 units += self._container(token)
             else:
                 raw = tuple(self.element(token))
-                units.append(
-                    Unit(raw, [Mark("point", raw, is_space=token.name in _SPACES, ends=_SPACES.get(token.name, ""))])
-                )
+                units.append(self.point(token.name, raw))
         return units, self.end
 
     def _container(self, tag: XmlToken) -> list[Unit]:

@@ -2,15 +2,30 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
 
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.office.atoms import Atom, FlatAtom, Mark, OfficeSegment, Piece, Text, Unit, has_letters
+from dragoman.text.documents.office.atoms import (
+    NO_RUN,
+    Atom,
+    FlatAtom,
+    Mark,
+    MarkKind,
+    OfficeSegment,
+    Piece,
+    Text,
+    Unit,
+    has_letters,
+)
 from dragoman.text.documents.office.paragraph import Paragraph
 from dragoman.text.documents.office.xml import ATTRIBUTE, XmlText, XmlToken, escape_attribute, escape_xml, unescape_xml
 
 _FILE_NAME = re.compile(r"(?i)(?:.*\.(?:bmp|emf|gif|jpe?g|png|svg|tiff?|wmf)|\w+://\S+)\s*$")
 """What programs write as the alternative text of a picture."""
+
+
+SOFT_HYPHEN = "\xad"
 
 
 class AttributeText:
@@ -42,6 +57,8 @@ class PartReader(ABC):
     """
 
     end: XmlToken
+    spaces: ClassVar[Mapping[str, Literal["", "tab", "line"]]] = {}
+    """The elements that are white space, and what ends there. See `Mark.ends`."""
 
     def __init__(self, xml: XmlText) -> None:
         self.xml, self.num_kept = xml, 0
@@ -115,6 +132,10 @@ class PartReader(ABC):
         """Read the text of an element without further elements, after its start tag, up to its end tag."""
         units = [Unit([token.raw], [Text(token.text)]) for token in self.inside()]
         return [*self.segment(units, [atom for unit in units for atom in unit.atoms], write_plain), self.end.raw]
+
+    def point(self, name: str, raw: tuple[Piece, ...], run: int = NO_RUN, kind: MarkKind = "point") -> Unit:
+        """An element with this name that is one mark."""
+        return Unit(raw, [Mark(kind, raw, run, is_space=name in self.spaces, ends=self.spaces.get(name, ""))])
 
     def _rest(self, depth: int, pieces: list[Piece]) -> list[Piece]:
         """Read until `depth` elements are closed, or to the end."""

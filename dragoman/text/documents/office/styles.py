@@ -13,7 +13,8 @@ _LANGUAGE = frozenset(
     "language country script language-asian country-asian script-asian language-complex country-complex "
     "script-complex".split()
 )
-_OFF = frozenset(("0", "false", "off"))
+OFF = frozenset(("0", "false", "off"))
+"""Values that switch a property of Word off."""
 
 
 class Style(NamedTuple):
@@ -45,7 +46,7 @@ def word_styles(root: Element) -> Iterator[Style]:
     for style in root:
         if local_name(style.tag) == "style":
             values = {local_name(child.tag): _attributes(child).get("val", "") for child in style.iter()}
-            titles, is_hidden = (values.get("name", ""),), values.get("vanish", "0") not in _OFF
+            titles, is_hidden = (values.get("name", ""),), values.get("vanish", "0") not in OFF
             yield Style(_attributes(style).get("styleId", ""), titles, values.get("basedOn", ""), is_hidden)
 
 
