@@ -7,11 +7,12 @@ Each route has an `Endpoint`, with the limits and checks of its requests. Probes
 work, so that they answer under load.
 """
 
+import asyncio
 import json
 import mimetypes
 import re
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import lru_cache, partial
 from importlib.resources import files
@@ -23,13 +24,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from dragoman.errors import ConfigError
 from dragoman.serving.apis import deepl, libretranslate, native_api
-from dragoman.serving.files import FileTranslations
+from dragoman.serving.files import FileJob, FileTranslations
 from dragoman.serving.http.bodies import Fields
-from dragoman.serving.http.endpoint import Endpoint, SortedJsonResponse, error_response, is_deepl
+from dragoman.serving.http.endpoint import (
+    Endpoint,
+    SortedJsonResponse,
+    error_response,
+    is_deepl,
+    wait_for_disconnect,
+)
 from dragoman.serving.http.forwarding import BASE_URL, DIRECT, Deployment
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.http.middleware import Middleware
@@ -152,6 +159,15 @@ def _routes(service: Service, files: FileTranslations, keys: Keys, with_page: bo
     def start_file(request: Request, fields: Fields) -> Any:
         return native_api.post_v1_files(files, fields, keys.client(request.scope, fields))
 
+    def start_document(request: Request, fields: Fields) -> Any:
+        return deepl.post_v2_document(files, fields, keys.client(request.scope, fields))
+
+    def document_status(request: Request, fields: Fields) -> Any:
+        return deepl.get_v2_document(files, fields, request.path_params["name"])
+
+    def fetch_document(request: Request, fields: Fields) -> Any:
+        return _download(files, request, deepl.find_document(files, fields, request.path_params["name"]))
+
     def openapi(request: Request, fields: Fields) -> Any:
         return openapi_document() | {"servers": [{"url": request.scope[BASE_URL]}]}
 
@@ -164,8 +180,15 @@ def _routes(service: Service, files: FileTranslations, keys: Keys, with_page: bo
         ("POST", "/detect", text(lambda _, fields: libretranslate.post_detect(service, fields), is_work=False)),
         ("POST", "/translate_file", upload(translate_file)),
         ("POST", "/v1/files", upload(start_file)),
+        ("POST", "/v2/document", upload(start_document)),
+        ("GET POST", "/v2/document/{name}", info(document_status, keys=keys)),
+        ("GET POST", "/v2/document/{name}/result", info(fetch_document, keys=keys)),
         ("GET DELETE", "/v1/files/{name}", info(lambda request, _: _file_status(files, request))),
-        ("GET", "/download_file/{name}", info(lambda request, _: _download(files, request))),
+        (
+            "GET",
+            "/download_file/{name}",
+            info(lambda request, _: _download(files, request, files.find(request.path_params["name"]))),
+        ),
         ("POST", "/suggest", info(_refuse_suggestions, most_bytes=settings.max_body_bytes)),
         ("GET", "/languages", info(lambda *_: libretranslate.get_languages(service))),
         ("GET", "/frontend/settings", info(lambda *_: libretranslate.get_frontend_settings(service, keys.are_needed))),
@@ -192,9 +215,9 @@ async def _health(service: Service) -> Response:
     return SortedJsonResponse({"status": status}, code, headers)
 
 
-def _download(files: FileTranslations, request: Request) -> Response:
+def _download(files: FileTranslations, request: Request, job: FileJob) -> Response:
     """Send a translated file. It needs no key: its name has an id that cannot be guessed."""
-    job, path = files.download(request.path_params["name"], request.method != "HEAD")
+    path = files.path_of(job)
     # Ranges are not supported. FileResponse would refuse a wrong range with a body that is not JSON.
     request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
     response = _Download(path, media_type=job.media_type, filename=job.name, headers={"Accept-Ranges": "none"})
@@ -205,11 +228,24 @@ def _download(files: FileTranslations, request: Request) -> Response:
 class _Download(FileResponse):
     """A translated file. It may be dropped, by its client or for another file, before all of it is sent."""
 
-    sending: AbstractContextManager[None]
+    sending: AbstractContextManager[Callable[[], None]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self.sending:
-            await super().__call__(scope, receive, send)
+        is_gone = asyncio.ensure_future(wait_for_disconnect(receive))
+
+        async def send_noting(message: Message) -> None:
+            """Send a part. A HEAD request has none, and a client that left before the last one may try again."""
+            is_last = message["type"] == "http.response.body" and not message.get("more_body")
+            is_fetched = is_last and scope["method"] != "HEAD" and not is_gone.done()
+            await send(message)
+            if is_fetched:
+                end()
+
+        with self.sending as end:
+            try:
+                await super().__call__(scope, receive, send_noting)
+            finally:
+                is_gone.cancel()
 
 
 def _file_status(files: FileTranslations, request: Request) -> dict[str, Any]:

@@ -6,33 +6,40 @@ it has half of all files, the oldest translated one makes room for another.
 The handlers of ``/translate_file`` and ``/v1/files`` start a file and either wait for it or return its id, with which a
 client asks for its status and its download. A file passes through these states:
 
-- It waits: its text is in memory, in `FileJob.content`.
-- It is translated: `FileJob.task` is set. Up to 256 of its sentences at a time are in the queue of the batcher.
-- It is done, with the result in a file in the temporary folder, or it has an error. Both are dropped after half an
-  hour. Earlier, a new file may take the place of one that was downloaded or failed.
+- It waits: its bytes are in memory, in `FileJob.content`.
+- It is translated: `FileJob.task` is set. Up to 256 of its segments at a time are in the queue of the batcher.
+- It is done, with the result in a file in the temporary folder, until it is downloaded, or it has an error. Both are
+  dropped after half an hour. Earlier, a new file may take the place of one that failed.
 
-Everything runs in the event loop, except parsing, joining and writing. Each client has one thread at a time for these,
-so that its files cannot delay those of others. The limits keep the memory for the files of a client near 200 MB.
+Everything runs in the event loop, except reading and writing. Each client has one thread at a time for these, so that
+its files cannot delay those of others. The limits keep the memory for the files of a client near 200 MB.
 """
 
 import asyncio
 import contextlib
 import errno
+import secrets
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dragoman.errors import DataError
 from dragoman.files import TemporaryFolder
 from dragoman.serving.limits import LOG, Refused, internal_error
-from dragoman.serving.service import AUTO, Service, TranslationRequest
-from dragoman.text.documents.markup import update_declarations
-from dragoman.text.documents.text_formats import MARKERS, SplitText, TextFormat
+from dragoman.serving.models import BatchKey
+from dragoman.serving.service import AUTO, Service
+from dragoman.text.documents.document import TEXT_FORMATS, Document, TextDocument
+from dragoman.text.documents.kinds import OFFICE
+from dragoman.text.documents.office.archive import Limits
+from dragoman.text.documents.office.document import read_office
+from dragoman.text.documents.text_formats import MARKERS, PLAIN_TEXT
 
 _Result = TypeVar("_Result")
 # Most characters in a paragraph: a text in translation cannot be interrupted.
@@ -41,14 +48,17 @@ _LONGEST_TEXT = 100_000
 _LONGEST_STRETCH = 3 * _LONGEST_TEXT
 # Most parts of each kind in a file. A part takes up to 250 bytes while the file is translated, a marker up to 700.
 _MOST_PARTS, _MOST_MARKERS = 400_000, 150_000
+# For office files: members, and bytes that they expand to, bytes of text and markup, and tags. A tag takes up to 400
+# bytes of memory. A page has about 400.
+_OFFICE_LIMITS = Limits(members=2000, expanded_bytes=200 << 20, xml_bytes=16 << 20, tags=300_000)
 # A client may have two files in translation if both are at most this large.
 _SMALL_FILE_BYTES = 250_000
 # `_not_found` and the help of `max_files` name this time as half an hour.
 _KEPT_SECONDS = 1800.0
 # Files translated at a time. Together they have up to 1,024 sentences in the queue, 16 batches of the default size.
 _MAX_AT_ONCE = 4
-# Sentences of a file in the queue at a time: enough to fill several batches of the default 64.
-_SENTENCES_A_TURN = 256
+# Segments of a file in the queue at a time: enough to fill several batches of the default 64.
+_SEGMENTS_A_TURN = 256
 # Memory for waiting files, as a multiple of the largest file size.
 _MOST_WAITING = 8
 # Time that a stopping server leaves for downloading a file just translated.
@@ -65,14 +75,20 @@ class FileJob:
         Name and type of the translated file.
     client
         The key or address that limits count by (`Keys.client`).
-    request
-        The options, with no text.
+    kind
+        One of `DOCUMENTS`, or "text" for plain text.
+    source, target
+        Served language codes. `source` may be `AUTO`.
     content
-        The text in UTF-8 while the file waits, then None: a string may take four times as much memory.
+        The bytes while the file waits, then None. Text is in UTF-8: a string may take four times as much memory.
     num_bytes, num_chars
-        The size of the text.
+        The size of the file, and the number of characters to translate, as soon as it was read.
     id
         A random UUID, which is all that a client needs for the download.
+    key
+        A random text, which clients of DeepL's API must send with the id.
+    context
+        That of the request, whose key the characters count for.
     turn
         Held by the file of this client that uses a thread.
     ended
@@ -80,12 +96,12 @@ class FileJob:
     path
         The translated file on the disk, as soon as it is written to.
     done, total
-        Sentences translated so far, and in all. With a pivot language, sentences of the second model are added to
-        `total` when it starts.
+        Segments translated so far, and in all: paragraphs, sentences of plain text, or cues. With a pivot language,
+        those of the second model are added to `total` when it starts.
+    notes
+        Sentences for the user about the file, such as about text that is left as it is.
     refused
         The error to report.
-    was_fetched
-        Whether the file was downloaded at least once.
     num_downloads
         Downloads in progress, for which the translated file stays on the disk.
     started_at, ended_at
@@ -95,19 +111,23 @@ class FileJob:
     name: str
     media_type: str
     client: bytes
-    request: TranslationRequest
+    kind: str
+    source: str
+    target: str
     content: bytes | None
     num_bytes: int
-    num_chars: int
+    num_chars: int = 0
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    key: str = field(default_factory=lambda: secrets.token_hex(32))
+    context: Context = field(default_factory=copy_context)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     path: Path | None = None
     done: int = 0
     total: int = 0
+    notes: Sequence[str] = ()
     refused: Refused | None = None
     task: asyncio.Task[None] | None = None
-    was_fetched: bool = False
     num_downloads: int = 0
     started_at: float = 0.0
     ended_at: float = 0.0
@@ -142,7 +162,7 @@ class FileJob:
     @property
     def is_pending(self) -> bool:
         """Whether the file is unfinished, or translated but not downloaded yet."""
-        return self.is_unfinished or (self.status == "done" and not self.was_fetched)
+        return self.status != "error"
 
 
 class FileTranslations:
@@ -164,10 +184,9 @@ class FileTranslations:
         Raises Refused: 400 for a language pair that is not served, 429 for too many files of this client, 503 of all
         clients.
         """
-        if job.request.source != AUTO:
-            self.service.models.require_path(job.request.source, job.request.target)
+        if job.source != AUTO:
+            self.service.models.require_path(job.source, job.target)
         self._check_limits(job.client, job.num_bytes)
-        self.service.metrics.count_characters(job.num_chars)
         job.turn = next((other.turn for other in self._jobs.values() if other.client == job.client), job.turn)
         self._jobs[job.id] = job
         self._start_next()
@@ -175,8 +194,8 @@ class FileTranslations:
     def _check_limits(self, client: bytes, size: int) -> None:
         """Raise Refused if there is no place for another file, with the time until there may be one.
 
-        Drops a file if needed: the client's oldest translated file if it has half of all, or else the oldest downloaded
-        or failed one.
+        Drops a file if needed: the client's oldest translated file if it has half of all, or else the oldest failed
+        one.
         """
         jobs, settings = list(self._jobs.values()), self.service.settings
         most, most_bytes = settings.max_files, _MOST_WAITING * settings.max_file_bytes
@@ -184,14 +203,14 @@ class FileTranslations:
         too_much = size + _waiting_bytes(own) > max(size, _half(most_bytes))
         if too_much or (len(own) >= _half(most) and not self._drop_oldest(own)):
             words = f"{len(own)} of your files are unfinished or not downloaded. Download or cancel some."
-            raise Refused(429, words, self._seconds_left([job for job in own if job.is_unfinished]))
+            raise Refused(429, words, self.seconds_left([job for job in own if job.is_unfinished]))
         if len(self._jobs) >= most and not (
             self._drop_oldest([job for job in jobs if not job.is_pending]) or self._drop_oldest(own)
         ):
-            raise Refused(503, "The server has too many files. Try again later.", self._seconds_left(jobs))
+            raise Refused(503, "The server has too many files. Try again later.", self.seconds_left(jobs))
         if size + _waiting_bytes(jobs) > max(size, most_bytes):
             waiting = [job for job in jobs if job.is_unfinished]
-            raise Refused(503, "Too many files are waiting. Try again later.", self._seconds_left(waiting))
+            raise Refused(503, "Too many files are waiting. Try again later.", self.seconds_left(waiting))
 
     def _drop_oldest(self, jobs: Sequence[FileJob]) -> bool:
         """Drop the file that ended first. Returns whether there is one."""
@@ -200,7 +219,7 @@ class FileTranslations:
             self.drop(min(ended, key=lambda job: job.ended_at))
         return bool(ended)
 
-    def _seconds_left(self, jobs: Sequence[FileJob]) -> float:
+    def seconds_left(self, jobs: Sequence[FileJob]) -> float:
         """Seconds until the first of these files is dropped, or until it is translated if none is: an estimate."""
         now, seconds = time.monotonic(), self.service.batcher.throughput.seconds
         if ended := [job.ended_at for job in jobs if not job.is_unfinished]:
@@ -223,34 +242,29 @@ class FileTranslations:
                 return
             job = min(fitting, key=lambda job: places[job.client])
             job.started_at = time.monotonic()
-            job.task = asyncio.create_task(self._run(job))
+            job.task = asyncio.create_task(self._run(job), context=job.context)
 
     def num_ahead(self, job: FileJob) -> int:
         """The number of unfinished files that arrived before this one."""
         return [one for one in self._jobs.values() if one.is_unfinished].index(job)
 
-    def download(self, name: str, is_sent: bool = True) -> tuple[FileJob, Path]:
-        """A translated file and its path. Raises Refused if it is not translated yet or no longer kept.
-
-        `is_sent` is False for a HEAD request, which does not count as a download.
-        """
-        job = self.find(name)
+    def path_of(self, job: FileJob) -> Path:
+        """The path of a translated file. Raises Refused if it is not translated yet or no longer kept."""
         if job.refused:
             raise job.refused
         if job.path is None or job.is_unfinished:
-            raise Refused(503, f"The file is not ready: {job.done} of {job.total} sentences are translated.", 5)
+            raise Refused(503, f"The file is not ready: {job.done} of {job.total} segments are translated.", 5)
         if not job.path.is_file():  # removed by a cleaner of temporary folders
             self.drop(job)
             raise _not_found()
-        job.was_fetched = job.was_fetched or is_sent
-        return job, job.path
+        return job.path
 
     @contextlib.contextmanager
-    def sending(self, job: FileJob) -> Iterator[None]:
-        """Keep the translated file on the disk meanwhile, even if it is dropped."""
+    def sending(self, job: FileJob) -> Iterator[Callable[[], None]]:
+        """Keep the translated file on the disk meanwhile, even if it is dropped. Yields a function for its end."""
         job.num_downloads += 1
         try:
-            yield
+            yield partial(self.drop, job)
         finally:
             job.num_downloads -= 1
             if job.id not in self._jobs:  # dropped meanwhile
@@ -282,7 +296,7 @@ class FileTranslations:
     def close(self) -> None:
         """Drop all files, and log which of them are lost."""
         jobs = list(self._jobs.values())
-        if lost := [f"{job.id} ({job.done} of {job.total} sentences)" for job in jobs if job.is_unfinished]:
+        if lost := [f"{job.id} ({job.done} of {job.total} segments)" for job in jobs if job.is_unfinished]:
             LOG.warning("files lost before they were translated: %s", ", ".join(lost))
         if unfetched := [job.id for job in jobs if job.is_pending and not job.is_unfinished]:
             LOG.warning("files lost before they were downloaded: %s", ", ".join(unfetched))
@@ -326,34 +340,33 @@ class FileTranslations:
         future.add_done_callback(end)
         return await asyncio.shield(future)
 
-    async def _translate(self, job: FileJob) -> str:
-        """The translated text. Raises DataError for a file that is too large in some way, and Refused."""
-        content, job.content, request = job.content, None, job.request
+    async def _translate(self, job: FileJob) -> bytes:
+        """The translated file. Raises DataError for one that is damaged or too large in some way, and Refused."""
+        content, job.content = job.content, None
         assert content is not None
-        text, document = await self._run_in_thread(job, _read_file, content, request.text_format)
-        del content
-        source = request.source
+        document = await self._run_in_thread(job, _read, content, job.kind)
+        job.notes, job.num_chars = document.notes, sum(len(one.text) for one in document.segments)
+        self.service.metrics.count_characters(job.num_chars)
+        source = job.source
         if source == AUTO:
-            sample = " ".join(one.text[:1000] for one in document.texts[:100])
-            source = (await self.service.detect_for(sample, request.target)).language
-        for number, model in enumerate(self.service.models.require_path(source, request.target)):
-            document = await self._run_in_thread(job, request.text_format.read, text) if number else document
-            text = ""  # it takes up to 40 MB
-            job.total += len(document.texts)
+            sample = " ".join(one.text[:1000] for one in document.segments[:100])
+            source = (await self.service.detect_for(sample, job.target)).language
+        for number, model in enumerate(self.service.models.require_path(source, job.target)):
+            document = await self._run_in_thread(job, _read, content, job.kind) if number else document
+            job.total += len(document.segments)
+            key = BatchKey(model, escape=document.escape, by_sentence=document.by_sentence)
             answers: list[str] = []
-            while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
-                answers += [one.text for one in await self.service.batcher.translate(request.batch_key(model), turn)]
+            while turn := document.segments[len(answers) : len(answers) + _SEGMENTS_A_TURN]:
+                answers += [one.text for one in await self.service.batcher.translate(key, turn)]
                 job.done += len(turn)
-            text = await self._run_in_thread(job, document.with_translations, answers)
-        if request.text_format.kind == "html":
-            text = await self._run_in_thread(job, update_declarations, text, source, request.target)
-        return text
+            content = await self._run_in_thread(job, document.write, answers, (model.source, model.target))
+        return content
 
-    def _write(self, job: FileJob, text: str) -> None:
+    def _write(self, job: FileJob, content: bytes) -> None:
         """Write the translation to a file, unless the file was dropped."""
         job.path = self._folder.open() / job.id
         try:
-            job.path.write_bytes(text.encode())
+            job.path.write_bytes(content)
         except OSError:
             _remove(job)
             raise
@@ -377,29 +390,33 @@ def _remove(job: FileJob) -> None:
             job.path.unlink()
 
 
-def _read_file(content: bytes, text_format: TextFormat) -> tuple[str, SplitText]:
-    """The text of a file, and its parts.
+def _read(content: bytes, kind: str) -> Document:
+    """Read a file. Raises DataError if it has too many parts, or too long ones: before they are made, if possible."""
+    document: Document
+    if kind in OFFICE:
+        document, longest = read_office(content, "the file", limits=_OFFICE_LIMITS), 0
+    else:
+        text, text_format = content.decode(), PLAIN_TEXT if kind == "text" else TEXT_FORMATS[kind]
+        longest = _longest_stretch(text_format.measure(text))
+        document = TextDocument(text if longest <= _LONGEST_STRETCH else "", kind, text_format)
+    if longest <= _LONGEST_STRETCH:
+        longest = max((len(one.text) for one in document.segments), default=0)
+    if longest > _LONGEST_TEXT:
+        raise DataError(f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. Split it.")
+    return document
 
-    Raises DataError for too many parts, or too long ones: before they are made, if they are many.
-    """
-    text = content.decode()
+
+def _longest_stretch(measured: Iterable[tuple[str, int]]) -> int:
+    """The most characters of a stretch of text. Raises DataError for too many parts."""
     counts: Counter[str] = Counter()
     longest = 0
-    for name, length in text_format.measure(text):
+    for name, length in measured:
         counts[name] += 1
         if counts[name] > (most := _MOST_MARKERS if name == MARKERS else _MOST_PARTS):
             raise DataError(f"the file may have at most {most} {name}, but has more. Send it in parts.")
         longest = max(longest, length)
-    if longest <= _LONGEST_STRETCH:
-        document = text_format.read(text)
-        longest = max((len(one.text) for one in document.texts), default=0)
-        if longest <= _LONGEST_TEXT:
-            return text, document
-    raise DataError(
-        f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. "
-        "Split it with <p>, or into subtitle cues."
-    )
+    return longest
 
 
 def _not_found() -> Refused:
-    return Refused(404, "File not found. Files are kept for half an hour after translation.")
+    return Refused(404, "File not found. A file is kept until it is downloaded, for at most half an hour.")

@@ -20,11 +20,10 @@ from dragoman.engines.choice import check_engine
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.languages import LANGUAGE_NAMES, name_with_code, normalize_code
-from dragoman.records import NO_DETAILS, Details, Preserve, Translation
+from dragoman.records import NO_DETAILS, Details, Escape, Preserve, Translation
 from dragoman.serving.limits import Refused
 from dragoman.text.doctor.languages import SURE_NATS, are_similar, detector_code, language_scores
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.terms import Terms
 from dragoman.workflows.progress import QUIET, Progress
 
@@ -66,7 +65,7 @@ class ServedModel:
 
     def translate(self, texts: Sequence[MarkedText], key: "BatchKey") -> list[Translation]:
         """Translate a batch, with protected spans and terms. The beam is at least `n_best` wide."""
-        preserve = Preserve(True, self.terms, key.by_sentence, escape_text if key.is_markup else str)
+        preserve = Preserve(True, self.terms, key.by_sentence, key.escape)
         return self.translator.translate_marked(texts, preserve, key.details, **self._overrides(key.n_best))
 
     def settings(self, n_best: int = 1) -> InferenceSettings:
@@ -91,8 +90,8 @@ class BatchKey(NamedTuple):
         Candidates for each text, the best one included.
     details
         Whether to compute word alignments and flags.
-    is_markup
-        Whether translations are escaped.
+    escape
+        What must be applied to translations.
     by_sentence
         Whether a text may have several sentences, which are then translated one by one.
     """
@@ -100,7 +99,7 @@ class BatchKey(NamedTuple):
     model: ServedModel
     n_best: int = 1
     details: Details = NO_DETAILS
-    is_markup: bool = False
+    escape: Escape = str
     by_sentence: bool = False
 
     def translate(self, texts: Sequence[MarkedText]) -> list[Translation]:

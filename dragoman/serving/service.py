@@ -77,7 +77,7 @@ class TranslationRequest:
     def batch_key(self, model: ServedModel) -> BatchKey:
         """The model and the options that other texts must share to be in the same batch."""
         form = self.text_format
-        return BatchKey(model, 1 + self.num_alternatives, self.details, form.is_markup, form.by_sentence)
+        return BatchKey(model, 1 + self.num_alternatives, self.details, form.escape, form.by_sentence)
 
 
 class Answer(NamedTuple):

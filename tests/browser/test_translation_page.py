@@ -358,12 +358,12 @@ def test_a_file_is_translated_and_downloaded(open_page: Open, name: str, content
 def test_a_file_shows_its_progress_and_why_it_failed(open_page: Open) -> None:
     opened = open_page()
     page = opened.page
-    job = {"id": "x", "status": "translating", "sentences": 4000, "translated": 1000}
+    job = {"id": "x", "status": "translating", "segments": 4000, "translated": 1000}
     asked: list[Any] = []
     page.route("**/v1/files", lambda route: route.fulfill(json=job))
     page.route("**/v1/files/x", lambda route: asked.append(route))
     page.locator("#file").set_input_files({"name": HOSTILE, "mimeType": "text/plain", "buffer": b"one"})
-    page.get_by_text("1,000 of 4,000 sentences").wait_for()
+    page.get_by_text("1,000 of 4,000 segments").wait_for()
     assert page.get_by_role("progressbar").evaluate("node => node.value") == 0.25
     assert page.get_by_role("progressbar").get_attribute("aria-label").startswith("Progress of ")
     while not asked:
@@ -386,7 +386,7 @@ def test_six_files_at_once_wait_their_turn(open_page: Open) -> None:
 
 def test_a_file_waits_and_is_cancelled(open_page: Open) -> None:
     page = open_page().page
-    job = {"id": "x", "status": "translating", "sentences": 0, "translated": 0, "ahead": 3}
+    job = {"id": "x", "status": "translating", "segments": 0, "translated": 0, "ahead": 3}
     asked: list[str] = []
 
     def answer(route: Any) -> None:

@@ -37,6 +37,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "target": {"enum": ["de"]},
     "source_lang": {"enum": ["EN", ""]},
     "target_lang": {"enum": ["DE"]},
+    "filename": {"enum": ["a.txt", ""]},
+    "output_format": {"enum": ["txt", ""]},
     "n_best": {"type": "integer", "minimum": 1, "maximum": 6},
     "alternatives": {"type": "integer", "minimum": 0, "maximum": 5},
     # Types that the server reads as the documented one, because clients of the three APIs send them.
@@ -64,11 +66,12 @@ RIGHT = {
     "Schema-violating request accepted": re.compile("than minimum|`minimum`"),
 }
 """Failures of schemathesis that are none."""
+EN = {"source": "en", "target": "de"}
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 BOUNDARY = "x"
 UPLOAD = "".join(
     f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
-    for name, value in (("source", "en"), ("target", "de"), ('file"; filename="a.txt', "It is late."))
+    for name, value in (("source_lang", "EN"), ("target_lang", "DE"), ('file"; filename="a.txt', "It is late."))
 )
 
 
@@ -102,39 +105,42 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("right\n", encoding="utf-8")
     with serve("--api-keys", str(keys)) as found:
+        upload(found)  # a right key that was used stays accepted after wrong ones
         yield found
 
 
-def upload(address: str) -> str:
-    """Translate a file. Returns the name of its translation."""
-    headers = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
-    request = urllib.request.Request(f"{address}/v1/files", f"{UPLOAD}--{BOUNDARY}--\r\n".encode(), headers)
-    file = json.load(urllib.request.urlopen(request))
-    deadline = time.monotonic() + 30
+def upload(address: str) -> dict[str, str]:
+    """Translate a file. Returns the name of its translation, and its key for DeepL's API."""
+    headers = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}", "Authorization": "Bearer right"}
+    request = urllib.request.Request(f"{address}/v2/document", f"{UPLOAD}--{BOUNDARY}--\r\n".encode(), headers)
+    handle = json.load(urllib.request.urlopen(request))
+    file, deadline = {"status": "translating"}, time.monotonic() + 30
     while file["status"] == "translating" and time.monotonic() < deadline:
         time.sleep(0.01)
-        file = json.load(urllib.request.urlopen(f"{address}/v1/files/{file['id']}"))
-    return str(file["url"]).rpartition("/")[2]
+        file = json.load(urllib.request.urlopen(f"{address}/v1/files/{handle['document_id']}"))
+    return {"name": file["url"].rpartition("/")[2], "document_key": handle["document_key"]}
 
 
 def document_for(path: str, address: str) -> dict[str, Any]:
     """The document with the fields of this server, and with the name of a translated file."""
     document = copy.deepcopy(DOCUMENT)
+    file = {name: {"enum": [value, "unknown"]} for name, value in upload(address).items()} if "{name}" in path else {}
+    fields = FIELDS | file
     for operation in document["paths"][path].values():
         for parameter in operation.get("parameters", []):
             name, schema = parameter["name"], parameter["schema"]
-            file = {"enum": [upload(address), "unknown"]} if name == "name" else schema
-            parameter["schema"] = FIELDS.get(f"{path} {name}", FIELDS.get(name, file))
+            parameter["schema"] = fields.get(f"{path} {name}", fields.get(name, schema))
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
             schema = content["schema"]
             for name, field in schema["properties"].items():
-                field = FIELDS.get(f"{path} {name}", FIELDS.get(name, field))
+                field = fields.get(f"{path} {name}", fields.get(name, field))
                 is_nullable = kind == "application/json" and name not in schema.get("required", [])
                 schema["properties"][name] = {"anyOf": [field, {"type": "null"}]} if is_nullable else field
             if kind == "multipart/form-data":
                 disposition = {"Content-Disposition": {"example": 'form-data; filename="a.txt"'}}
                 content["encoding"] = {"file": {"contentType": "text/plain", "headers": disposition}}
-                content["example"] = {"file": "It is late.", "source": "en", "target": "de"}
+                languages = {"source_lang": "EN", "target_lang": "DE"} if path.startswith("/v2/") else EN
+                content["example"] = {"file": "It is late."} | languages
     return document
 
 

@@ -1,4 +1,4 @@
-"""The text-translation part of DeepL's v2 API, with the error messages that its official client parses.
+"""The translation of texts and documents in DeepL's v2 API, with the error messages that its official client parses.
 
 Fields that request another style (formality, context, model_type ...) are accepted and have no effect.
 
@@ -7,12 +7,16 @@ address, such as DeepL's own Python client (`server_url`), can use this server w
 capital in its answers, and errors have the key ``message``.
 """
 
+import hmac
+import math
 import re
 from typing import Any
 
 from dragoman.languages import language_name
-from dragoman.serving.apis.parsing import check_texts
+from dragoman.serving.apis.parsing import check_texts, parse_file
+from dragoman.serving.files import FileJob, FileTranslations
 from dragoman.serving.http.bodies import Fields
+from dragoman.serving.http.decoding import Upload
 from dragoman.serving.limits import Refused
 from dragoman.serving.service import AUTO, Service, TranslationRequest
 from dragoman.text.documents.text_formats import Split, TextFormat, TextKind
@@ -35,7 +39,7 @@ _UNSUPPORTED = {
 }
 # Most tags in a field.
 _MOST_TAGS = 1000
-SUPPORTED_PATHS = "This server supports /v2/translate, /v2/languages and /v2/usage of DeepL's API."
+SUPPORTED_PATHS = "This server supports /v2/translate, /v2/document, /v2/languages and /v2/usage of DeepL's API."
 
 
 async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
@@ -68,11 +72,7 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
     texts = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Parameter 'text' not specified.")
-    for name, thing in _UNSUPPORTED.items():
-        if fields.values.get(name):
-            raise Refused(400, f"Value for '{name}' not supported: this server has no {thing}. Leave it out.")
-    target = _language(service, fields.text("target_lang"), "target_lang")
-    source = _language(service, fields.text("source_lang"), "source_lang") if fields.text("source_lang") else AUTO
+    source, target = _options(service, fields)
     handling = fields.text("tag_handling")
     if handling not in _KINDS:
         raise Refused(400, "Value for 'tag_handling' not supported.")
@@ -86,11 +86,59 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
     return TranslationRequest(texts, source, target, text_format)
 
 
+def _options(service: Service, fields: Fields) -> tuple[str, str]:
+    """The languages of texts or of a document. Raises Refused (400) for options that this server does not have."""
+    for name, thing in _UNSUPPORTED.items():
+        if fields.values.get(name):
+            raise Refused(400, f"Value for '{name}' not supported: this server has no {thing}. Leave it out.")
+    target = _language(service, fields.text("target_lang"), "target_lang")
+    source = fields.text("source_lang")
+    return _language(service, source, "source_lang") if source else AUTO, target
+
+
 def _tags(fields: Fields, name: str) -> frozenset[str]:
     """Tag names, given as a comma-separated text or as a list. Raises Refused (400) for more than 1,000."""
     if sum(value.count(",") + 1 for value in fields.texts(name)) > _MOST_TAGS:
         raise Refused(400, f"Value for '{name}' not supported: it may have at most {_MOST_TAGS} tags.")
     return frozenset(tag for value in fields.texts(name) for tag in value.replace(" ", "").lower().split(",") if tag)
+
+
+def post_v2_document(files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
+    """POST /v2/document: starts to translate a file, and answers at once.
+
+    Fields: ``file``, ``target_lang``, ``source_lang`` (detected if missing), ``filename`` (instead of that of the
+    upload), and ``output_format``, which must be that of the file.
+    """
+    languages, upload = _options(files.service, fields), fields.values.get("file")
+    if not isinstance(upload, Upload):
+        raise Refused(400, "Invalid file data. Send the file with its name, in the field 'file'.")
+    job = parse_file(files.service, upload._replace(name=fields.text("filename") or upload.name), languages, client)
+    ending, wanted = job.name.rpartition(".")[2], fields.text("output_format").lower()
+    if wanted not in ("", ending):
+        raise Refused(400, f"Value for 'output_format' not supported: the translation is {ending}, as the file is.")
+    files.start(job)
+    return {"document_id": job.id, "document_key": job.key}
+
+
+def find_document(files: FileTranslations, fields: Fields, name: str) -> FileJob:
+    """The file with this id, and the key in the field ``document_key``. Raises Refused (404) if there is none."""
+    job = files.find(name)
+    if not hmac.compare_digest(job.key.encode(), fields.text("document_key").encode("utf-8", "replace")):
+        raise Refused(404, "The document_key does not fit the document. Send the one that came with the document_id.")
+    return job
+
+
+def get_v2_document(files: FileTranslations, fields: Fields, name: str) -> dict[str, Any]:
+    """POST /v2/document/{name}, or GET: the state of a file."""
+    job = find_document(files, fields, name)
+    facts: dict[str, Any] = {"document_id": job.id, "status": "queued" if job.waits else job.status}
+    if job.status == "done":
+        facts |= {"seconds_remaining": 0, "billed_characters": job.num_chars}
+    elif job.refused:
+        facts |= dict.fromkeys(("error_message", "message"), job.refused.message)
+    elif not job.waits:
+        facts["seconds_remaining"] = math.ceil(files.seconds_left([job]))
+    return facts
 
 
 def get_v2_languages(service: Service, fields: Fields) -> list[dict[str, Any]]:

@@ -81,13 +81,14 @@ def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
             "target": {"code": first.target, "name": language_name(first.target)},
         },
         "suggestions": False,
-        "supportedFilesFormat": [f".{ending}" for ending in FILE_ENDINGS],
+        "supportedFilesFormat": list(FILE_ENDINGS),
     }
 
 
 async def post_translate_file(files: FileTranslations, fields: Fields, client: bytes, base_url: str) -> dict[str, Any]:
     """POST /translate_file: translates a file and answers when it is done."""
-    job = parse_file(files.service, fields, client)
+    languages = parse_languages(files.service, fields.text("source"), fields.text("target"))
+    job = parse_file(files.service, fields.values.get("file"), languages, client)
     files.start(job)
     del fields  # the content of the file
     try:

@@ -221,7 +221,8 @@ def _ids(text: str) -> list[int]:
 
 def post_v1_files(files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: starts to translate a file and answers at once, with the file's id."""
-    job = parse_file(files.service, fields, client, default_source=AUTO)
+    languages = parse_languages(files.service, fields.text("source", AUTO), fields.text("target"))
+    job = parse_file(files.service, fields.values.get("file"), languages, client)
     files.start(job)
     return get_v1_file(files, job.id)
 
@@ -229,7 +230,9 @@ def post_v1_files(files: FileTranslations, fields: Fields, client: bytes) -> dic
 def get_v1_file(files: FileTranslations, name: str) -> dict[str, Any]:
     """GET /v1/files/{name}: the progress of a file, by its id or download name."""
     job = files.find(name)
-    facts: dict[str, Any] = {"id": job.id, "status": job.status, "sentences": job.total, "translated": job.done}
+    facts: dict[str, Any] = {"id": job.id, "status": job.status, "segments": job.total, "translated": job.done}
+    if job.notes:
+        facts["notes"] = list(job.notes)
     if job.waits:
         facts["ahead"] = files.num_ahead(job)
     if job.status == "done":

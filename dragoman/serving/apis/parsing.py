@@ -7,20 +7,24 @@ import codecs
 import re
 
 from dragoman.serving.files import FileJob
-from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.decoding import Upload
 from dragoman.serving.limits import Refused
-from dragoman.serving.service import AUTO, Service, TranslationRequest
-from dragoman.text.documents.text_formats import PLAIN_TEXT, TextFormat
+from dragoman.serving.service import AUTO, Service
+from dragoman.text.documents.kinds import DOCUMENT_ENDINGS, DOCUMENTS, OFFICE, kind_of_archive, kind_of_name
 
-# Format and media type of a file by its extension.
-_FILE_FORMATS = {
-    "txt": (PLAIN_TEXT, "text/plain"),
-    "html": (TextFormat("html"), "text/html"),
-    "srt": (TextFormat("subtitles"), "application/x-subrip"),
-    "vtt": (TextFormat("subtitles"), "text/vtt"),
+FILE_ENDINGS = (".txt", *DOCUMENT_ENDINGS)
+"""How the names of files end that are translated."""
+_NOT_IN_NAMES = re.compile(r"[^\w-]+")
+_MEDIA_TYPES = {
+    ".txt": "text/plain",
+    ".html": "text/html",
+    ".htm": "text/html",
+    ".xhtml": "application/xhtml+xml",
+    ".srt": "application/x-subrip",
+    ".vtt": "text/vtt",
+    ".odt": "application/vnd.oasis.opendocument.text",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 }
-FILE_ENDINGS = tuple(_FILE_FORMATS)
 
 
 def parse_languages(service: Service, source: str, target: str) -> tuple[str, str]:
@@ -49,42 +53,47 @@ def check_texts(service: Service, texts: list[str]) -> list[str]:
     return texts
 
 
-def parse_file(service: Service, fields: Fields, client: bytes, default_source: str = "") -> FileJob:
-    """The file of a form, to be started.
+def parse_file(service: Service, upload: object, languages: tuple[str, str], client: bytes) -> FileJob:
+    """An uploaded file, to be started. The content of an office file tells its kind, and the name that of others.
 
     Parameters
     ----------
     service
-        The service, for its languages.
-    fields
-        The fields ``file``, ``source`` and ``target``.
+        The service, for its limits.
+    upload
+        The value of the field for the file.
+    languages
+        The served source language, or `AUTO`, and the target language.
     client
         Identifies the client for limits.
-    default_source
-        The source language if the form has none. With "", it must have one.
 
     Raises
     ------
     Refused
-        400 for a form without a file, an unknown extension, content that is not UTF-8, and missing or unknown
-        languages. 413 for a file above the limit.
+        400 for a field that is no file, a file that is not translated, and text that is not UTF-8. 413 for a file above
+        the limit.
     """
-    upload = fields.values.get("file")
     if not isinstance(upload, Upload):
         raise Refused(400, "Invalid request: missing file parameter. Send the file with its name, in the field `file`")
-    source, target = parse_languages(service, fields.text("source", default_source), fields.text("target"))
     stem, dot, ending = upload.name.rpartition(".")
-    kind = ending.lower()
-    if not dot or kind not in _FILE_FORMATS:
-        raise Refused(400, f"Invalid request: file format not supported. Supported: .{', .'.join(FILE_ENDINGS)}")
+    ending = f"{dot}{ending.lower()}"
+    content = upload.content.removeprefix(codecs.BOM_UTF8)
+    kind = kind_of_archive(content, f"x{ending}") or kind_of_name(f"x{ending}")
+    name = kind.name if kind else "text"
+    if kind and name in OFFICE and ending not in kind.endings.split():
+        stem, ending = upload.name, kind.endings.split()[0]
+    if ending not in FILE_ENDINGS or (kind and name not in DOCUMENTS):
+        advice = f" The file holds {kind.name}. {kind.advice}" if kind else ""
+        endings = ", ".join(FILE_ENDINGS)
+        raise Refused(400, f"Invalid request: file format not supported. Supported: {endings}.{advice}")
     if len(upload.content) > (most := service.settings.max_file_bytes):
         raise Refused(413, f"The file may have at most {most} bytes. Send it in parts.")
-    content = upload.content.removeprefix(codecs.BOM_UTF8)
-    try:
-        num_chars = len(content.decode())
-    except UnicodeDecodeError:
-        raise Refused(400, "Invalid request: the file is not UTF-8. Save it as UTF-8.") from None
-    text_format, media_type = _FILE_FORMATS[kind]
-    name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
-    request = TranslationRequest((), source, target, text_format)
-    return FileJob(f"{name}_{target}.{kind}", media_type, client, request, content, len(content), num_chars)
+    if name not in OFFICE:
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            raise Refused(400, "Invalid request: the file is not UTF-8. Save it as UTF-8.") from None
+    source, target = languages
+    translated = f"{_NOT_IN_NAMES.sub('_', stem)[:80] or 'file'}_{target}{ending}"
+    media_type = _MEDIA_TYPES.get(ending, "application/octet-stream")
+    return FileJob(translated, media_type, client, name, source, target, content, len(content))

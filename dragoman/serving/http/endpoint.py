@@ -133,7 +133,7 @@ class Endpoint:
 
 async def _await_unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
     """Await the answer. If the client disconnects first, cancel the work and raise ClientDisconnect."""
-    work, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_wait_for_disconnect(receive))
+    work, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(wait_for_disconnect(receive))
     try:
         await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
@@ -144,7 +144,8 @@ async def _await_unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
         work.cancel()
 
 
-async def _wait_for_disconnect(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Wait until the client leaves, or has its answer."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

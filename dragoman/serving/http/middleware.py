@@ -81,4 +81,6 @@ class Middleware:
         """The label of a path in the metrics: one of a fixed set, whatever paths clients request."""
         if path in self._routes:
             return path
-        return next((one for one in ("/download_file", "/v1/files") if path.startswith(one + "/")), "other")
+        return next(
+            (one for one in ("/download_file", "/v1/files", "/v2/document") if path.startswith(one + "/")), "other"
+        )

@@ -210,11 +210,16 @@ class Server(uvicorn.Server):
             return
         self._service.state = "draining"
         self.was_interrupted = sig == signal.SIGINT
+        # A handler may run while the loop changes its list of timers, and must not change that itself.
+        asyncio.get_running_loop().call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        """Let the connections end after their requests, and the server after them."""
         self._connections.quiet_seconds = 0.0 if self.was_interrupted else _QUIET_SECONDS
         connections: list[Any] = list(self.server_state.connections)
         for connection in connections:
             connection.end_soon()
-        if sig == signal.SIGINT:
+        if self.was_interrupted:
             self.should_exit = True
             return
         delay = self._service.settings.drain_delay_seconds

@@ -31,7 +31,7 @@ export async function translateFile(file, source, target, list, onError) {
     link.href = job.url.replace(/^\//, "");
     link.download = "";
     link.textContent = `Download ${job.url.split(".").slice(1).join(".")}`;
-    finish(item, `${formatCount(job.sentences)} translated`, "quiet").after(link);
+    finish(item, `${formatCount(job.segments)} translated`, "quiet").after(link);
   } catch (error) {
     if (state.cancelled) return;
     finish(item, error.message, "wrong");
@@ -39,7 +39,7 @@ export async function translateFile(file, source, target, list, onError) {
   }
 }
 
-const formatCount = (count) => `${count.toLocaleString("en")} sentence${count === 1 ? "" : "s"}`;
+const formatCount = (count) => `${count.toLocaleString("en")} segment${count === 1 ? "" : "s"}`;
 
 async function translateOnServer(file, source, target, state, tell) {
   const form = new FormData();
@@ -49,7 +49,7 @@ async function translateOnServer(file, source, target, state, tell) {
   if (state.cancelled) await remove(`v1/files/${job.id}`);
   while (job.status === "translating" && !state.cancelled) {
     if (job.ahead) tell(`Waiting for ${job.ahead} other file${job.ahead === 1 ? "" : "s"}`);
-    else if (job.sentences) tell(`${job.translated.toLocaleString("en")} of ${formatCount(job.sentences)}`, job.translated / job.sentences);
+    else if (job.segments) tell(`${job.translated.toLocaleString("en")} of ${formatCount(job.segments)}`, job.translated / job.segments);
     await new Promise((resolve) => setTimeout(resolve, 1000 * EVERY_SECONDS));
     job = await ask(`v1/files/${job.id}`);
   }

@@ -12,11 +12,12 @@ from typing import Protocol
 from dragoman.errors import DataError
 from dragoman.text.documents.kinds import DOCUMENTS, OFFICE, FileKind, kind_of_file
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import escape_text, update_declarations
+from dragoman.text.documents.markup import update_declarations
 from dragoman.text.documents.text_formats import TextFormat
 from dragoman.text.lines import as_text, open_unpacked, unpack
 
-_FORMATS = {"text": TextFormat(split="lines"), "html": TextFormat("html"), "srt": TextFormat("subtitles")}
+TEXT_FORMATS = {"text": TextFormat(split="lines"), "html": TextFormat("html"), "srt": TextFormat("subtitles")}
+"""Where texts of each kind are split."""
 
 
 class Document(Protocol):
@@ -50,16 +51,16 @@ class Document(Protocol):
 
 
 class TextDocument:
-    """A text file: lines, HTML or subtitles. See `Document`."""
+    """A text file: lines, HTML or subtitles. See `Document`. `text_format` tells where it is split."""
 
     notes = ()
 
-    def __init__(self, text: str, kind: str) -> None:
-        self.kind, form = kind, _FORMATS[kind]
-        self._parts = form.read(text)
+    def __init__(self, text: str, kind: str, text_format: TextFormat) -> None:
+        self.kind = kind
+        self._parts = text_format.read(text)
         self.segments: list[MarkedText] = self._parts.texts
-        self.by_sentence = self._is_page = form.is_markup
-        self.escape: Callable[[str], str] = escape_text if form.is_markup else str
+        self.by_sentence = self._is_page = text_format.is_markup
+        self.escape: Callable[[str], str] = text_format.escape
 
     def write(self, translations: Sequence[str], languages: tuple[str, str] | None = None) -> bytes:
         """The file in UTF-8, with its translations. See `Document.write`."""
@@ -95,7 +96,7 @@ def read_document(
 
         return read_office(content, name, comments, keep_styles)
     try:
-        return TextDocument(content.decode(), kind)
+        return TextDocument(content.decode(), kind, TEXT_FORMATS[kind])
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(

@@ -73,6 +73,10 @@ _OFFICE_KINDS = (
     FileKind("an e-book", "Convert it to .docx, for example with pandoc, and translate that.", ".epub"),
     FileKind("a spreadsheet", "Save it as .csv, and translate that.", ".xls .xlsx .ods"),
 )
+DOCUMENT_ENDINGS = tuple(
+    ending for kind in (*_TEXT_KINDS, *_OFFICE_KINDS) if kind.name in DOCUMENTS for ending in kind.endings.split()
+)
+"""How the names of documents end."""
 
 
 def kind_of_file(start: bytes, path: str | Path) -> FileKind | None:

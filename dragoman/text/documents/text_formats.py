@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Literal, NamedTuple
 
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import MarkupRules, read_markup, tags_of
+from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup, tags_of
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.tokenization import sentence_splitting as splitting
 
@@ -71,8 +71,13 @@ class TextFormat:
 
     @property
     def is_markup(self) -> bool:
-        """Whether translations are escaped."""
+        """Whether the text has markup."""
         return self.kind in ("html", "xml", "xml-lines")
+
+    @property
+    def escape(self) -> Callable[[str], str]:
+        """What must be applied to translations."""
+        return escape_text if self.is_markup else str
 
     @property
     def by_sentence(self) -> bool:

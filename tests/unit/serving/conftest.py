@@ -20,7 +20,6 @@ from dragoman.serving.limits import ServeSettings
 from dragoman.serving.models import BatchKey, Models, ServedModel
 from dragoman.serving.service import Service
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.placement import AlignedPart, insert_markers
 
 
@@ -36,9 +35,7 @@ class Echo(ServedModel):
 
     def _echo(self, source: MarkedText, key: BatchKey) -> Translation:
         names = [self.target, *(f"{self.target}{rank}" for rank in range(1, key.n_best))]
-        texts = [
-            _insert_markers(source, f"{source.text} [{name}]", escape_text if key.is_markup else str) for name in names
-        ]
+        texts = [_insert_markers(source, f"{source.text} [{name}]", key.escape) for name in names]
         candidates = tuple(Candidate(text, (source.text, "!"), (-0.5, -0.25), -0.75, -0.5) for text in texts)
         return Translation(source.text, candidates, 1, False, ((0, 0),) if key.details.alignment else None)
 

@@ -8,22 +8,43 @@ import zlib
 from collections.abc import Mapping
 from copy import copy
 from io import BytesIO
-from lzma import LZMAError
 from pathlib import PurePosixPath
 from struct import error as struct_error
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.display import one_line
 from dragoman.errors import DataError
 from dragoman.text.documents.office.xml import XmlText, parse_xml
 
-_MOST_MEMBERS = 20_000
-_MOST_BYTES = 1 << 30
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Those of office files. Others may need gigabytes of memory."""
+_ENTRY = b"PK\x01\x02"
+"""What each entry of the directory starts with."""
 _RATIO_BYTES = 10 << 20
 """A smaller member may be compressed to any ratio: a blank picture is."""
 _MOST_RATIO = 300
 """Office files stay below 100. The method reaches 1,030, with the zeros of a bomb."""
 _ENCRYPTED = 1
+
+
+class Limits(NamedTuple):
+    """What an archive may have at most. Beyond this, it is refused before it takes the memory.
+
+    Attributes
+    ----------
+    members
+        Files in the archive.
+    expanded_bytes
+        Bytes of all members together.
+    xml_bytes, tags
+        Bytes and tags of the members that are read, together.
+    """
+
+    members: int = 20_000
+    expanded_bytes: int = 1 << 30
+    xml_bytes: int = 1 << 30
+    tags: int = 1 << 30
 
 
 class Archive:
@@ -35,6 +56,8 @@ class Archive:
         The bytes of the archive.
     name
         The name of the file, for messages.
+    limits
+        What the archive may have at most.
 
     Attributes
     ----------
@@ -47,9 +70,12 @@ class Archive:
         If the archive is damaged, encrypted or too large, or a member has a name that others could misuse.
     """
 
-    def __init__(self, content: bytes, name: str) -> None:
-        self.name = name
+    def __init__(self, content: bytes, name: str, limits: Limits) -> None:
+        self.name, self._limits = name, limits
         self.notes: list[str] = []
+        self._xml: dict[str, tuple[int, int]] = {}
+        if (count := content.count(_ENTRY)) > limits.members:
+            raise self._too_large(f"{count:,} members", f"{limits.members:,}")
         try:
             self._file = zipfile.ZipFile(BytesIO(content))
             self._members = {info.filename: info for info in self._file.infolist()}
@@ -72,19 +98,26 @@ class Archive:
             raise self.fault(member, "is missing", "Open the file in an office program and save it again.")
         try:
             return self._file.read(member)
-        except (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, OSError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError) as error:
             raise self.fault(member, f"is damaged ({one_line(str(error))})", "Get the file again.") from None
-        except NotImplementedError:
-            advice = "Open the file in an office program and save it again."
-            raise self.fault(member, "has an unknown compression method", advice) from None
 
     def parse(self, member: str) -> Element:
         """The root element of a member, which must be well-formed XML without entities."""
-        return parse_xml(self.read(member), self.place(member))
+        return parse_xml(self._read_xml(member), self.place(member))
 
     def read_xml(self, member: str, namespaces: dict[str, str]) -> XmlText:
         """The text of a member, checked in the same way, with prefixes of this program for some namespaces."""
-        return XmlText(self.read(member), self.place(member), namespaces)
+        return XmlText(self._read_xml(member), self.place(member), namespaces)
+
+    def _read_xml(self, member: str) -> bytes:
+        """The content of a member with XML, within the limits."""
+        content, limits = self.read(member), self._limits
+        self._xml[member] = len(content), content.count(b"<")
+        sizes, tags = map(sum, zip(*self._xml.values(), strict=True))
+        if sizes > limits.xml_bytes or tags > limits.tags:
+            what = f"text and markup of {sizes:,} bytes and {tags:,} tags"
+            raise self._too_large(what, f"{limits.xml_bytes:,} bytes and {limits.tags:,} tags")
+        return content
 
     def write(self, replaced: Mapping[str, bytes]) -> bytes:
         """The archive with the contents of some members replaced."""
@@ -110,14 +143,14 @@ class Archive:
         """What messages call a member."""
         return f"{self.name}: member {one_line(member)}"
 
+    def _too_large(self, found: str, most: str) -> DataError:
+        advice = "Split the document, or make its pictures smaller."
+        return DataError(f"{self.name} has {found}, but at most {most} are read. {advice}")
+
     def _check(self, num_bytes: int) -> None:
         infos = self._file.infolist()
-        sizes = sum(info.file_size for info in infos)
-        if len(infos) > _MOST_MEMBERS or sizes > _MOST_BYTES:
-            raise DataError(
-                f"{self.name} has {len(infos):,} members with {sizes:,} bytes, but at most {_MOST_MEMBERS:,} members "
-                f"and {_MOST_BYTES:,} bytes are read. Split the document, or make its pictures smaller."
-            )
+        if (size := sum(info.file_size for info in infos)) > (most := self._limits.expanded_bytes):
+            raise self._too_large(f"{size:,} bytes when expanded", f"{most:,}")
         seen: set[str] = set()
         for info in infos:
             path = PurePosixPath(info.filename.replace("\\", "/"))
@@ -127,6 +160,9 @@ class Archive:
             if info.filename in seen:
                 raise self.fault(info.filename, "occurs twice", advice)
             seen.add(info.filename)
+            if info.compress_type not in _METHODS:
+                advice = "Open the file in an office program and save it again."
+                raise self.fault(info.filename, "has an unknown compression method", advice)
             if info.flag_bits & _ENCRYPTED:
                 raise self.fault(info.filename, "is encrypted", "Save the file without a password.")
             if info.file_size > max(_RATIO_BYTES, _MOST_RATIO * max(info.compress_size, 1)):

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from dragoman.display import one_line
 from dragoman.errors import DataError
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.office.archive import Archive
+from dragoman.text.documents.office.archive import Archive, Limits
 from dragoman.text.documents.office.atoms import OfficeSegment
 from dragoman.text.documents.office.docx import WORD_NAMESPACES, WordReader
 from dragoman.text.documents.office.languages import declare_open, declare_word
@@ -91,7 +91,12 @@ def _add_notes(archive: Archive, readers: Sequence[PartReader]) -> None:
         archive.note(f"text that was inserted from another file is left as it is. {advice}")
 
 
-def read_office(content: bytes, name: str, comments: bool = False, keep_styles: Iterable[str] = ()) -> OfficeDocument:
+_ANY_SIZE = Limits()
+
+
+def read_office(
+    content: bytes, name: str, comments: bool = False, keep_styles: Iterable[str] = (), limits: Limits = _ANY_SIZE
+) -> OfficeDocument:
     """Read a Word or OpenDocument file.
 
     Parameters
@@ -104,17 +109,19 @@ def read_office(content: bytes, name: str, comments: bool = False, keep_styles: 
         Whether comments are translated.
     keep_styles
         The names of styles whose text is not translated, besides those for code.
+    limits
+        What the file may have at most.
 
     Raises
     ------
     DataError
-        If the file is of another kind, damaged, encrypted or hostile.
+        If the file is of another kind, damaged, encrypted, too large or hostile.
     """
     if not content:
         raise DataError(f"{name} is empty. {_SAVE}")
     if not content.startswith(b"PK"):
         raise DataError(f"{name} is not a docx or odt file, but text, HTML or something else. {_SAVE}")
-    archive = Archive(content, name)
+    archive = Archive(content, name, limits)
     if _TYPES in archive:
         return OfficeDocument(archive, _word_parts(archive, comments, set(keep_styles)), "docx")
     if "content.xml" in archive:

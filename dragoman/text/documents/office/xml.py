@@ -11,7 +11,7 @@ from typing import Literal
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import fromstring
+from defusedxml.ElementTree import DefusedXMLParser
 
 from dragoman.errors import DataError
 from dragoman.text.documents.markup import escape_text
@@ -28,6 +28,7 @@ _REFERENCE = re.compile(r"&(?:#x([0-9a-fA-F]+)|#([0-9]+)|(\w+));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _MOST_NESTED = 200
+_PARSED_BYTES = 1 << 16
 
 TokenKind = Literal["start", "end", "empty", "text", "other"]
 
@@ -113,8 +114,11 @@ class XmlText:
 def parse_xml(content: bytes, place: str) -> Element:
     """The root element. Raises DataError, which starts with `place`, for XML that is malformed or hostile."""
     advice = "Open the file in an office program and save it again."
+    parser = DefusedXMLParser(forbid_dtd=True)
     try:
-        root: Element = fromstring(content, forbid_dtd=True)
+        for start in range(0, len(content), _PARSED_BYTES):  # one long call would stop all other threads
+            parser.feed(content[start : start + _PARSED_BYTES])
+        root: Element = parser.close()
     except DefusedXmlException:
         raise DataError(f"{place} declares a document type or entities. Do not trust this file.") from None
     except (ParseError, ValueError, LookupError) as error:

@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import io
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from urllib.error import HTTPError
 import pytest
 
 from dragoman.serving.service import Service
+from tests.unit.text.documents.office.office_files import body_of, docx, odt
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,18 @@ def address(make_service: Callable[..., Service], serving: Any) -> Iterator[str]
         yield found
 
 
-ANSWERED = {"translate_text", "get_source_languages", "get_target_languages", "get_usage", "set_app_info", "close"}
+DOCUMENTS = {
+    "translate_document",
+    "translate_document_from_filepath",
+    "translate_document_upload",
+    "translate_document_get_status",
+    "translate_document_wait_until_done",
+    "translate_document_download",
+}
+ANSWERED = {
+    *("translate_text", "get_source_languages", "get_target_languages", "get_usage", "set_app_info", "close"),
+    *DOCUMENTS,
+}
 NOT_ASKED = {"upload_translation_memory_file"}  # uses a URL from another answer of DeepL
 
 
@@ -39,7 +52,6 @@ def test_every_method_of_the_official_deepl_client(address: str, tmp_path: Path)
         said[name] = str(error.value)
     assert len(said) > 20
     assert "This server supports /v2/translate" in said["list_glossaries"]
-    assert "This server supports /v2/translate" in said["translate_document_upload"]
     assert "'glossary_id' not supported: this server has no glossaries" in said["translate_text_with_glossary"]
     assert said.keys() >= {"create_glossary", "rephrase_text"}
     assert [one.code for one in client.get_source_languages()] == ["EN", "DE"]
@@ -61,10 +73,7 @@ def _arguments(deepl: Any, name: str, method: Any, folder: Path) -> dict[str, An
         "target_lang": "DE",
         "entries": {"a": "b"},
         "csv_data": "a,b",
-        "input_document": io.BytesIO(b"Hello"),
-        "output_document": io.BytesIO(),
         "input_path": folder / "in.txt",
-        "output_path": folder / "out.txt",
         "handle": deepl.DocumentHandle("id", "key"),
         "glossary_dicts": [entries],
         "glossary_dict": entries,
@@ -77,12 +86,80 @@ def _arguments(deepl: Any, name: str, method: Any, folder: Path) -> dict[str, An
         arguments["glossary"] = deepl.GlossaryInfo("id", "name", True, "EN", "DE", None, 1)
     if name == "delete_multilingual_glossary_dictionary":
         arguments |= {"source_lang": "EN", "target_lang": "DE"}
-    if name == "translate_document_upload":
-        arguments["filename"] = "in.txt"
     if name == "download_translation_memory_export":
         result = SimpleNamespace(download_url=f"{method.__self__.server_url}/v3/export")
         arguments["job"] = SimpleNamespace(result=result, job_id="id", done=True, ok=True, status="complete")
     return arguments
+
+
+RUN = "<w:p><w:r><w:t>Hello</w:t></w:r>%s</w:p>"
+FILES = {
+    "a.docx": (docx(RUN % ""), RUN % '<w:r><w:t xml:space="preserve"> [de]</w:t></w:r>'),
+    "b.odt": (odt("<text:p>Hello</text:p>"), "<text:p>Hello [de]</text:p>"),
+}
+
+
+@pytest.fixture
+def deepl(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """DeepL's library, which asks for the state of a document more often than every five seconds."""
+    library = pytest.importorskip("deepl")
+    quick = SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(seconds / 100))
+    monkeypatch.setattr("deepl.translator.time", quick)
+    return library
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_documents_with_the_official_deepl_client(deepl: Any, address: str, tmp_path: Path, name: str) -> None:
+    client, (content, expected) = deepl.DeepLClient("key", server_url=address), FILES[name]
+    source, output = tmp_path / name, tmp_path / f"out-{name}"
+    source.write_bytes(content)
+    status = client.translate_document_from_filepath(
+        source, output, source_lang="EN", target_lang="DE", formality="less"
+    )
+    assert (status.done, status.ok, status.billed_characters) == (True, True, 5)
+    assert body_of(output.read_bytes()) == expected
+    written = io.BytesIO()
+    client.translate_document(io.BytesIO(content), written, target_lang="DE", source_lang="EN", filename=name)
+    assert written.getvalue() == output.read_bytes()
+    handle = client.translate_document_upload(content, target_lang="DE", source_lang="EN", filename=name)
+    assert client.translate_document_wait_until_done(handle).status == deepl.DocumentStatus.Status.DONE
+    client.translate_document_download(handle, io.BytesIO())
+    with pytest.raises(deepl.DeepLException, match="Not found"):
+        client.translate_document_download(handle, io.BytesIO())
+
+
+def test_errors_of_documents_reach_the_users_of_the_deepl_client(deepl: Any, address: str, tmp_path: Path) -> None:
+    client = deepl.DeepLClient("key", server_url=address)
+    given = {"target_lang": "DE", "source_lang": "EN"}
+    for upload, words in (
+        ({"filename": "a.pdf"}, "file format not supported"),
+        ({"filename": "a.docx", "glossary": "id"}, "'glossary_id' not supported: this server has no glossaries"),
+        ({"filename": "a.docx", "output_format": "pdf"}, "'output_format' not supported: the translation is docx"),
+    ):
+        with pytest.raises(deepl.DeepLException, match=words) as refused:
+            client.translate_document_upload(FILES["a.docx"][0], **given | upload)
+        assert refused.value.http_status_code == 400
+    (tmp_path / "a.docx").write_bytes(FILES["a.docx"][0][:-30])
+    with pytest.raises(deepl.DocumentTranslationException, match="the file is not a complete zip archive") as failed:
+        client.translate_document_from_filepath(tmp_path / "a.docx", tmp_path / "out.docx", **given)
+    assert not (tmp_path / "out.docx").exists()
+    handle = failed.value.document_handle
+    assert client.translate_document_get_status(handle).status == deepl.DocumentStatus.Status.ERROR
+    with pytest.raises(deepl.DeepLException, match="Not found, message: The document_key does not fit"):
+        client.translate_document_get_status(deepl.DocumentHandle(handle.document_id, "other"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_documents_as_clients_of_libretranslate_send_them(address: str, name: str) -> None:
+    requests = pytest.importorskip("requests")
+    fields, (content, expected) = {"source": "en", "target": "de"}, FILES[name]
+    answer = requests.post(f"{address}/translate_file", data=fields, files={"file": (name, content)}, timeout=30)
+    assert answer.status_code == 200
+    translated = requests.get(answer.json()["translatedFileUrl"], timeout=30)
+    stem, _, ending = name.partition(".")
+    assert translated.headers["content-disposition"] == f'attachment; filename="{stem}_de.{ending}"'
+    assert body_of(translated.content) == expected
+    assert f".{ending}" in requests.get(f"{address}/frontend/settings", timeout=30).json()["supportedFilesFormat"]
 
 
 def test_every_method_of_libretranslatepy(address: str) -> None:

@@ -317,8 +317,8 @@ def test_a_page_declares_what_it_is_after_translation(opened: Callable[..., Test
 
 def test_range_requests_get_the_whole_file(opened: Callable[..., TestClient]) -> None:
     client = opened()
-    url = wait_for_end(client, start_file(client, "a"))["url"]
     for wanted in ("bytes=0-1", "bytes=9-1", "bytes=-0", "words", "bytes=" + "0-," * 5000):
+        url = wait_for_end(client, start_file(client, "a"))["url"]
         answer = client.get(url, headers={"Range": wanted})
         assert (answer.status_code, answer.text, answer.headers["accept-ranges"]) == (200, "Hello [de]", "none")
 
@@ -375,8 +375,8 @@ def test_lost_files_are_logged(make_service: Callable[..., Service], caplog: pyt
     with caplog.at_level(logging.WARNING), TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
         done, running = start_file(client, ""), start_file(client, "", ENDLESS)
         wait_for_end(client, done)
-        wait_until(lambda: client.get(f"/v1/files/{running}").json()["sentences"] == 300)
-    assert f"files lost before they were translated: {running} (0 of 300 sentences)" in caplog.text
+        wait_until(lambda: client.get(f"/v1/files/{running}").json()["segments"] == 300)
+    assert f"files lost before they were translated: {running} (0 of 300 segments)" in caplog.text
     assert f"files lost before they were downloaded: {done}" in caplog.text
 
 

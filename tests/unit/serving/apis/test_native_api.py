@@ -180,7 +180,7 @@ def test_files_report_their_progress(client: TestClient) -> None:
     assert said["status"] in ("translating", "done")
     while said["status"] == "translating":
         said = client.get(f"/v1/files/{said['id']}").json()
-    assert (said["status"], said["translated"], said["sentences"]) == ("done", 600, 600)
+    assert (said["status"], said["translated"], said["segments"]) == ("done", 600, 600)
     assert client.get(said["url"]).text == "Hello [de]\n" * 600
     assert client.get("/v1/files/other").status_code == 404
 
