@@ -23,6 +23,7 @@ The limits: p50 at most 3 times that without the attack, p99 below 100 ms, none 
 import argparse
 import asyncio
 import gzip
+import itertools
 import json
 import os
 import re
@@ -40,6 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hostile_archives import BOMBS, archive
 from serving import Answer, Client, for_seconds, p, question, sentences
 
 import dragoman
@@ -62,6 +64,8 @@ class Attack:
         Builds the bytes of one connection, as parts with a pause after each.
     clients
         Connections at a time.
+    varies
+        Whether each connection has bytes of its own.
     pause_seconds
         The pause between two parts.
     holds
@@ -72,6 +76,7 @@ class Attack:
 
     make: Callable[[], Sequence[bytes]]
     clients: int = 4
+    varies: bool = False
     pause_seconds: float = 0.0
     holds: bool = False
     files: int = 0
@@ -127,6 +132,14 @@ def repeat(pattern: str, size: int = 10 * MEGABYTE) -> str:
 def numbered(pattern: str, count: int, joint: str = "") -> str:
     """Return the pattern with each number up to `count`."""
     return joint.join(pattern % number for number in range(count))
+
+
+_NUMBERS = itertools.count()
+
+
+def _bomb(make: Callable[[], bytes]) -> Attack:
+    """The upload of one of `BOMBS`."""
+    return Attack(lambda: file("a.docx", make()), clients=2)
 
 
 ATTACKS: dict[str, Attack] = {
@@ -226,6 +239,9 @@ ATTACKS: dict[str, Attack] = {
     "file_of_zero_widths": Attack(lambda: file("a.txt", repeat("\u200b" * 99_000 + "\n")), clients=2),
     "file_right_to_left": Attack(lambda: file("a.txt", repeat("\u202e" * 99_000 + "\n")), clients=2),
     "file_of_placeholders": Attack(lambda: file("a.txt", repeat("%(a)s{{http://a@" * 6000 + "\n")), clients=2),
+    # 1,000 or more in 90 seconds: `--only archives_damaged --seconds 90`. The others are uploaded again and again.
+    "archives_damaged": Attack(lambda: file("a.docx", archive(next(_NUMBERS))), clients=2, varies=True),
+    **{f"archive_{name.replace(' ', '_')}": _bomb(make) for name, make in BOMBS.items()},
     "file_of_marks": Attack(lambda: file("a.txt", repeat("." * 99_000 + "\n")), clients=2),
 }
 
@@ -241,7 +257,8 @@ def attack(name: str, port: int, seconds: float) -> None:
 
     def client() -> None:
         while time.monotonic() < until:
-            statuses[connection(one, one.make() if len(made[0]) < 1000 else made, port, until)] += 1
+            is_new = one.varies or len(made[0]) < 1000
+            statuses[connection(one, one.make() if is_new else made, port, until)] += 1
 
     threads = [threading.Thread(target=client, daemon=True) for _ in range(one.clients)]
     for thread in threads:

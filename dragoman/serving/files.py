@@ -18,6 +18,7 @@ its files cannot delay those of others. The limits keep the memory for the files
 import asyncio
 import contextlib
 import errno
+import gc
 import secrets
 import time
 import uuid
@@ -48,9 +49,9 @@ _LONGEST_TEXT = 100_000
 _LONGEST_STRETCH = 3 * _LONGEST_TEXT
 # Most parts of each kind in a file. A part takes up to 250 bytes while the file is translated, a marker up to 700.
 _MOST_PARTS, _MOST_MARKERS = 400_000, 150_000
-# For office files: members, and bytes that they expand to, bytes of text and markup, and tags. A tag takes up to 400
-# bytes of memory. A page has about 400.
-_OFFICE_LIMITS = Limits(members=2000, expanded_bytes=200 << 20, xml_bytes=16 << 20, tags=300_000)
+# For office files: members, and bytes that they expand to, bytes of text and markup, and tags with their attributes,
+# which take up to 640 bytes of memory each. A page has about 1,400.
+_OFFICE_LIMITS = Limits(members=2000, expanded_bytes=200 << 20, xml_bytes=8 << 20, tags=300_000)
 # A client may have two files in translation if both are at most this large.
 _SMALL_FILE_BYTES = 250_000
 # `_not_found` and the help of `max_files` name this time as half an hour.
@@ -139,8 +140,8 @@ class FileJob:
 
     @property
     def num_places(self) -> int:
-        """The places of its client that the file takes in translation: all of them if it is large."""
-        return 1 if self.num_bytes <= _SMALL_FILE_BYTES else _half(_MAX_AT_ONCE)
+        """The places of its client that the file takes in translation: all of them if it is large, or may expand."""
+        return 1 if self.num_bytes <= _SMALL_FILE_BYTES and self.kind not in OFFICE else _half(_MAX_AT_ONCE)
 
     @property
     def waits(self) -> bool:
@@ -176,6 +177,7 @@ class FileTranslations:
         self._folder = TemporaryFolder("dragoman-files-locked-")
         self._jobs: dict[str, FileJob] = {}
         self._executor = ThreadPoolExecutor(_MAX_AT_ONCE, "files")
+        self._num_working = 0
         service.num_unfinished_files = self.num_unfinished
 
     def start(self, job: FileJob) -> None:
@@ -304,6 +306,7 @@ class FileTranslations:
         for job in jobs:
             self.drop(job)
         self._executor.shutdown(wait=False, cancel_futures=True)
+        gc.enable()  # the callbacks of threads may never run
         self._folder.close()
 
     async def _run(self, job: FileJob) -> None:
@@ -328,12 +331,20 @@ class FileTranslations:
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
 
     async def _run_in_thread(self, job: FileJob, work: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one."""
+        """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one.
+
+        Garbage is not collected meanwhile: the million objects of a document would block all requests for 0.4 seconds.
+        """
         await job.turn.acquire()
         future = asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+        self._num_working += 1
+        gc.disable()
 
         def end(done: asyncio.Future[_Result]) -> None:
             job.turn.release()
+            self._num_working -= 1
+            if not self._num_working:
+                gc.enable()
             if not done.cancelled():
                 done.exception()  # retrieved, or the error of a file that was dropped would be logged
 

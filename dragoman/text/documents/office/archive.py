@@ -38,7 +38,7 @@ class Limits(NamedTuple):
     expanded_bytes
         Bytes of all members together.
     xml_bytes, tags
-        Bytes and tags of the members that are read, together.
+        Bytes of the members that are read, and their tags and attributes.
     """
 
     members: int = 20_000
@@ -112,11 +112,11 @@ class Archive:
     def _read_xml(self, member: str) -> bytes:
         """The content of a member with XML, within the limits."""
         content, limits = self.read(member), self._limits
-        self._xml[member] = len(content), content.count(b"<")
+        self._xml[member] = len(content), content.count(b"<") + content.count(b"=")
         sizes, tags = map(sum, zip(*self._xml.values(), strict=True))
         if sizes > limits.xml_bytes or tags > limits.tags:
-            what = f"text and markup of {sizes:,} bytes and {tags:,} tags"
-            raise self._too_large(what, f"{limits.xml_bytes:,} bytes and {limits.tags:,} tags")
+            what = f"text and markup of {sizes:,} bytes with {tags:,} tags and attributes"
+            raise self._too_large(what, f"{limits.xml_bytes:,} bytes with {limits.tags:,} tags and attributes")
         return content
 
     def write(self, replaced: Mapping[str, bytes]) -> bytes:

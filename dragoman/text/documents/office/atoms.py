@@ -149,16 +149,17 @@ def cut_at_space(atoms: Iterable[Atom]) -> Iterator[Atom]:
 
 
 def keep_labels(atoms: Sequence[Atom]) -> list[Atom]:
-    """The atoms with the texts between tabs that have no words as points: ``+49 30 1234``, ``(a)``."""
-    found: list[Atom] = []
+    """The atoms with the texts between tabs that have no words as points, if others do: ``+49 30 1234``, ``(a)``."""
     cells = [[*group] for _, group in groupby(atoms, key=lambda atom: isinstance(atom, Mark) and atom.ends == "tab")]
-    for cell in cells:
-        text = "".join(atom.text for atom in cell if isinstance(atom, Text)).strip()
-        is_label = len(cells) > 1 and bool(_LABEL.fullmatch(text) or not any(map(str.isalpha, text)))
-        for atom in cell:
-            is_point = is_label and isinstance(atom, Text) and not atom.text.isspace()
-            found.append(Mark("point", parts=(atom,)) if is_point else atom)
-    return found
+    texts = ["".join(atom.text for atom in cell if isinstance(atom, Text)).strip() for cell in cells]
+    labels = [bool(_LABEL.fullmatch(text) or not any(map(str.isalpha, text))) for text in texts]
+    if all(labels):
+        return list(atoms)
+    return [
+        Mark("point", parts=(atom,)) if is_label and isinstance(atom, Text) and not atom.text.isspace() else atom
+        for cell, is_label in zip(cells, labels, strict=True)
+        for atom in cell
+    ]
 
 
 def split_edges(atoms: Sequence[Atom]) -> tuple[list[Atom], list[Atom], list[Atom]]:

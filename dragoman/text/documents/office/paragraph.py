@@ -25,7 +25,7 @@ from dragoman.text.documents.office.atoms import (
     main_format,
     split_edges,
 )
-from dragoman.text.documents.office.marking import Marking
+from dragoman.text.documents.office.marking import mark_text
 from dragoman.text.documents.office.xml import unescape_xml
 
 _REFERENCE = re.compile(r"<(/?)(\d+)(/?)>|([^<]+)")
@@ -46,13 +46,15 @@ class Paragraph:
         Makes XML of atoms.
     """
 
+    __slots__ = ("_lead", "_marking", "_outer", "_serialize", "_trail", "_units", "source")
+
     def __init__(self, units: Sequence[Unit], atoms: list[Atom], serialize: Serializer) -> None:
         self._units, self._serialize = units, serialize
         lead, inside, trail = split_edges(keep_labels(list(cut_at_space(atoms))))
         self._lead, self._trail = list(flat(lead)), list(flat(trail))
         self._outer = main_format(inside)
         inside = enclose_formats(list(cut_at_space(join_words(inside))), self._outer)
-        self._marking = Marking(list(join_space(inside, self._outer)))
+        self._marking = mark_text(list(join_space(inside, self._outer)))
         self.source = self._marking.source
 
     @property

@@ -31,6 +31,7 @@ SOFT_HYPHEN = "\xad"
 class AttributeText:
     """A text in an attribute, such as the alternative text of a picture."""
 
+    __slots__ = ("_lead", "_trail", "source")
     nested: Sequence[Piece] = ()
 
     def __init__(self, text: str) -> None:

@@ -1,5 +1,6 @@
 """Styles whose text is not translated: code, hidden text, and those that the user names."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
@@ -96,11 +97,14 @@ def kept_styles(styles: Collection[Style], named: Iterable[str], used: Iterable[
 
 def _with_extensions(styles: Collection[Style], is_first: Callable[[Style], bool]) -> set[str]:
     """The names of some styles, and of all that extend them."""
-    found = {style.name for style in styles if is_first(style)}
-    size = -1
-    while size != len(found):
-        size = len(found)
-        found |= {style.name for style in styles if style.parent in found}
+    extensions = defaultdict[str, list[str]](list)
+    for style in styles:
+        extensions[style.parent].append(style.name)
+    found, waiting = set[str](), [style.name for style in styles if is_first(style)]
+    while waiting:
+        name = waiting.pop()
+        waiting += () if name in found else extensions[name]
+        found.add(name)
     return found
 
 

@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"&(?:#x([0-9a-fA-F]+)|#([0-9]+)|(\w+));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _MOST_NESTED = 200
-_PARSED_BYTES = 1 << 16
+_PARSED_BYTES = 1 << 18
 
 TokenKind = Literal["start", "end", "empty", "text", "other"]
 

@@ -125,6 +125,7 @@ def test_texts_that_are_no_words_stay() -> None:
     raised = '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>'
     assert texts(docx(paragraph(run("Phone"), tab, run("+49 30 1234"), tab, run("Mobile")))) == ["Phone\nMobile"]
     assert texts(docx(paragraph(run("(a)"), tab, run("The tenant pays.")))) == ["The tenant pays."]
+    assert texts(docx(paragraph(run("(a)"), tab, run("(b)")))) == ["(a)\n(b)"], "nothing but labels"
     assert texts(docx(paragraph(run("Name: ________ Date: ....... (both)")))) == ["Name: Date: (both)"]
     note = paragraph(run("A dog"), run("1", raised), run(" runs."))
     assert texts(docx(note)) == ["A dog runs."]
