@@ -34,6 +34,7 @@ from dragoman.demo.phrasebook import PhrasebookPair, split_words
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.records import Preserve
 from dragoman.text.documents.document import read_document
+from dragoman.workflows.bilingual import Review
 from dragoman.workflows.documents import translate_segments
 from dragoman.workflows.models import LoadedTranslator, ModelRequest, load_model
 
@@ -150,7 +151,7 @@ def content_of(file: Document) -> bytes:
 
 
 def translate(model: LoadedTranslator, content: bytes) -> bytes:
-    return translate_segments(read_document(content, "document", "docx"), model, PRESERVE)
+    return translate_segments(read_document(content, "document", "docx"), model, PRESERVE, Review())
 
 
 def seconds(kind: str, model: LoadedTranslator, texts: Sequence[str]) -> float:

@@ -120,7 +120,9 @@ class Translation(ShownRecord):
     `segments` is the number of segments that the text was split into: usually 1, and 0 for an empty line. `cut` is true
     if an output reached the length limit without eos. `alignment`, if requested, links words of `src` to words of the
     best candidate, counted from 0 and split at white space. `flags` names suspected errors
-    (`dragoman.evaluation.flags.FLAGS`). `lost` has the protected spans and terms that are missing or repeated.
+    (`dragoman.evaluation.flags.FLAGS`). `lost` has the protected spans and terms that are missing or repeated. `parts`
+    pairs each segment of `src` with its own translation, as plain text: without markers and escapes. It has the whole
+    text as one pair if segments have none of their own, such as after protected spans were inserted.
     """
 
     src: str
@@ -130,6 +132,7 @@ class Translation(ShownRecord):
     alignment: tuple[tuple[int, int], ...] | None = None
     flags: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
 
     _names = ("src", "text", "score", "alternatives", "segments", "cut", "alignment", "flags", "lost")
 

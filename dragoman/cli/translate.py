@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,12 +15,13 @@ from dragoman.cli.translation.documents import DocumentFolder, DocumentTranslato
 from dragoman.cli.translation.sources import InputLines, open_source, standard_input, wait_for_input
 from dragoman.display import say
 from dragoman.errors import ConfigError, ModelError
-from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file
-from dragoman.records import Details, Preserve, Translation
+from dragoman.languages import check_language
+from dragoman.records import Preserve, Translation
 from dragoman.text.documents.document import Document, open_document, read_document
 from dragoman.text.documents.kinds import DOCUMENTS, OFFICE, PAIRS, kind_of_name
 from dragoman.text.documents.terms import Terms
+from dragoman.workflows.bilingual import Review, check_bilingual, open_review
 from dragoman.workflows.documents import check_output, write_document
 from dragoman.workflows.models import LoadedTranslator, ModelRequest, load_model
 from dragoman.workflows.progress import QUIET, TerminalProgress
@@ -43,6 +44,7 @@ def run(options: Options) -> None:
         _check_format(options, source)
         document = _read_document(options, source) if options.input and options.format in DOCUMENTS else None
         terms, model = _load(options, request)
+        review = files.enter_context(_open_review(options, source.name, model))
         if not options.input and options.text is None:
             source = wait_for_input(source, requested_format, options.text_encoding(), files)
         elif source.kind == PAIRS:
@@ -52,7 +54,7 @@ def run(options: Options) -> None:
         preserve = Preserve(options.protect, terms, _splits(options))
         if options.format in DOCUMENTS:
             document = document or _read_document(options, source)
-            translated = DocumentTranslator(model, preserve, options.split).translate(document)
+            translated = DocumentTranslator(model, preserve, options.split, review).translate(document)
             if options.output:
                 write_document(translated, Path(options.output))
             else:
@@ -60,7 +62,7 @@ def run(options: Options) -> None:
             return
         notes = output.Notes(preserve.by_sentence, _says_unsure(options))
         write = output.line_format(options.format, options.flags)
-        details = Details(options.alignment, options.flags or options.format == "jsonl")
+        details = review.details(options.alignment, options.flags or options.format == "jsonl")
         opens = options.output and not options.cluster
         stream = files.enter_context(_open_output(Path(options.output))) if opens else sys.stdout.buffer
         files.enter_context(notes)  # prints its counts before the output is closed or kept in part
@@ -73,7 +75,23 @@ def run(options: Options) -> None:
             windows = output.translate_windows(source, model, notes, preserve, details)
             progress = TerminalProgress() if options.output and sys.stderr.isatty() else QUIET
             with progress.counting("translating", unit="lines"):
-                _write_windows(windows, stream, write, terms, options)
+                _write_windows(windows, stream, write, review, terms, options)
+
+
+@contextmanager
+def _open_review(options: Options, name: str, model: LoadedTranslator) -> Iterator[Review]:
+    """A review of the translation, whose summary is printed at the end, also after an error."""
+    src_lang = check_language(options.src_lang, "`--src-lang`") or model.src_lang
+    tgt_lang = check_language(options.tgt_lang, "`--tgt-lang`") or model.tgt_lang
+    model, hint = replace(model, src_lang=src_lang, tgt_lang=tgt_lang), ", or name both: `--src-lang en --tgt-lang de`"
+    path = Path(options.bilingual) if options.bilingual else None
+    with open_review(path, name.strip("`"), model, options.review, hint) as review:
+        try:
+            yield review
+        finally:
+            if options.review and review.totals:
+                is_seen = options.bilingual or os.path.isdir(options.input or "") or not review.flags
+                say(review.summary() + " `--bilingual review.html` shows them." * (not is_seen))
 
 
 def _load(options: Options, request: ModelRequest) -> tuple[Terms | None, LoadedTranslator]:
@@ -96,11 +114,15 @@ def _translate_folder(options: Options, request: ModelRequest) -> None:
             raise ConfigError(f"`--{flag}` is not for folders such as {options.input}. Leave it out, or name a file.")
     if options.overrides().get("inference.n_best", "1") != "1":
         raise ConfigError("`--inference.n-best` must be 1 for a folder of documents. Leave it out.")
+    if options.bilingual:
+        advice = "Translate its files one by one"
+        raise ConfigError(f"`--bilingual` is for one file, but `--input` {options.input} is a folder. {advice}.")
     folder = DocumentFolder(Path(options.input), Path(options.output))
     terms, model = _load(options, request)
-    translator = DocumentTranslator(model, Preserve(options.protect, terms, _splits(options)), options.split)
-    encoding = options.text_encoding()
-    folder.translate(translator, lambda path: open_document(path, encoding, *_reading(options)))
+    preserve, encoding = Preserve(options.protect, terms, _splits(options)), options.text_encoding()
+    with _open_review(options, options.input, model) as review:
+        translator = DocumentTranslator(model, preserve, options.split, review)
+        folder.translate(translator, lambda path: open_document(path, encoding, *_reading(options)))
 
 
 def _read_document(options: Options, source: InputLines) -> Document:
@@ -162,21 +184,22 @@ def _write_windows(
     windows: Iterable[Sequence[Translation]],
     stream: BinaryIO,
     write: Callable[[Translation], str],
+    review: Review,
     terms: Terms | None,
     options: Options,
 ) -> None:
     """Write each window as soon as it is translated. Then print notes about unused terms and the counts of flags."""
-    found: Counter[str] = Counter()
     has_terms = terms is None
     for window in windows:
         has_terms = has_terms or any(terms.find(translation.src) for translation in window if terms)
         stream.writelines(write(translation).encode() + b"\n" for translation in window)
         stream.flush()
-        found.update(flag for translation in window for flag in translation.flags)
+        for translation in window:
+            review.add(translation)
     if terms is not None and not has_terms:
         say(f"the text has none of the {len(terms.pairs):,} terms in {options.terms}; check the order of its columns")
     if options.flags:
-        say(f"flagged lines: {', '.join(f'{flag} {found[flag]:,}' for flag in FLAGS if found[flag]) or 'none'}.")
+        say(f"flagged lines: {review.found or 'none'}.")
 
 
 @contextmanager
@@ -249,7 +272,7 @@ def _check_flags(options: Options) -> None:
         if not options.input or not options.output:
             missing = "--output" if options.input else "--input"
             raise ConfigError(f"`--cluster` needs `--input` and `--output`, but `{missing}` is not given. Add it.")
-        _refuse_together(options, "cluster", "prefix")
+        _refuse_together(options, "cluster", "prefix", "bilingual", "review")
     for flag, value in (("--piece-lines", options.piece_lines), ("--worker-cpus", options.worker_cpus)):
         if value is not None and not options.cluster:
             raise ConfigError(f"`{flag}` has no effect without `--cluster`. Add `--cluster`, or leave `{flag}` out.")
@@ -257,7 +280,8 @@ def _check_flags(options: Options) -> None:
         _refuse_together(options, "text", "input", "cluster")
     if options.stream:
         other_format = ["format"] if options.format not in (None, "text") else []
-        _refuse_together(options, "stream", "output", "prefix", "cluster", *other_format, "alignment", "flags")
+        others = "output", "prefix", "cluster", *other_format, "alignment", "flags", "bilingual", "review"
+        _refuse_together(options, "stream", *others)
 
 
 def _refuse_together(options: Options, flag: str, *others: str) -> None:
@@ -304,6 +328,8 @@ def build_parser() -> ArgumentParser:
     parser.add_switch("--alignment", "Append the word alignment: ` ||| 0-0 1-2`, source-target, counted from 0")
     text = "Append a tab and suspected errors: `number,long` (always in jsonl)"
     parser.add_switch("--flags", text)
+    parser.add_flag("--bilingual", "FILE", "File for both sides: .html, .tsv (pairs) or .tmx", file_name)
+    parser.add_switch("--review", "Tell how many segments are flagged or lost parts")
     parser.add_switch("--stream", "Print each word as soon as the decoder has written it")
     parser.add_switch("--verbose", "Tell on standard error what translates, machine code or torch, and why")
     parser.add_model_flags()
@@ -326,21 +352,24 @@ def build_parser() -> ArgumentParser:
 
 
 def _check_output(options: Options) -> None:
-    """Raise ConfigError if the output cannot be written, or would overwrite an input file."""
-    if not options.output:
-        return
-    target = Path(options.output)
-    known = kind_of_name(options.input or "")
-    is_document = known is not None and known.name in DOCUMENTS
-    check_target(target, "--output", f"translated{Path(options.input).suffix}" if is_document else "translations.txt")
+    """Raise ConfigError if an output cannot be written, or would overwrite an input file."""
+    target = Path(options.output) if options.output else None
+    if target:
+        known = kind_of_name(options.input or "")
+        is_document = known is not None and known.name in DOCUMENTS
+        example = f"translated{Path(options.input).suffix}" if is_document else "translations.txt"
+        check_target(target, "--output", example)
+    if options.bilingual:
+        check_bilingual(Path(options.bilingual), target)
     read = {"`--input`": options.input, "`--prefix`": options.prefix, "`--terms`": options.terms}
     if not options.input and options.text is None:
         with suppress(OSError, ValueError):  # standard input is not a file
             read["standard input"] = standard_input().fileno()
-    for name, source in read.items():
-        for written in (target, partial_path(target)):
+    outputs = [(flag, Path(path)) for flag in ("output", "bilingual") if (path := getattr(options, flag))]
+    for (name, source), (flag, path) in product(read.items(), outputs):
+        for written in (path, partial_path(path)):
             if source is not None and _is_same_file(source, written):
-                raise ConfigError(f"{name} is {written}, which `--output` {target} would replace. Choose another name.")
+                raise ConfigError(f"{name} is {written}, which `--{flag}` {path} would replace. Choose another name.")
 
 
 def _is_same_file(source: str | int, target: Path) -> bool:

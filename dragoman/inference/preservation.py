@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dragoman.display import one_line
 from dragoman.engines.interface import Source
 from dragoman.errors import ConfigError
-from dragoman.evaluation.flags import FLAGS, flags_of
+from dragoman.evaluation.flags import flags_of
 from dragoman.inference.segments import InputText, SearchedText, as_sentence
 from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import (
@@ -38,7 +38,7 @@ from dragoman.records import (
     Preserve,
     Translation,
 )
-from dragoman.text.documents.markers import MarkedText, has_between, marker_edges
+from dragoman.text.documents.markers import MarkedText, has_between, marker_edges, plain_text
 from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup
 from dragoman.text.documents.placement import AlignedPart, Range, aligned_run, insert_markers
 from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
@@ -130,13 +130,13 @@ def _report_lost(
 ) -> SearchedText:
     """Add the protected spans that are still missing to the answer's `lost`."""
     escape, translation = options.preserve.escape, replace(answer.translation, src=text.marked.text)
-    missing = lost_spans(find_protected_spans(escape(text.marked.text)), translation.text)
+    plain = plain_text(text.marked, translation.text, escape)
+    missing = map(escape, lost_spans(find_protected_spans(text.marked.text), plain))
     translation = replace(translation, lost=(*translation.lost, *missing))
-    if options.details.flags and not text.marked.markers and escape is str:
-        translation = _add_flags(search, translation)
-    elif options.details.flags and translation.lost:
-        found = {*translation.flags, "lost"}
-        translation = replace(translation, flags=tuple(flag for flag in FLAGS if flag in found))
+    if is_restored:  # the sentences that the model has translated lack the spans
+        translation = replace(translation, parts=((translation.src, plain),))
+    if options.details.flags:
+        translation = replace(translation, flags=_add_flags(search, _set_text(translation, plain)).flags)
     return replace(answer, translation=translation, is_plain=answer.is_plain and not is_restored)
 
 
@@ -389,7 +389,8 @@ def _in_capitals(answer: SearchedText, src: str, escape: Callable[[str], str]) -
     translation = answer.translation
     candidates = tuple(replace(each, text=escape(each.text.upper())) for each in translation.candidates)
     lost = tuple(each.upper() for each in translation.lost)
-    return replace(answer, translation=replace(translation, src=src, candidates=candidates, lost=lost))
+    parts = ((src, translation.text.upper()),)
+    return replace(answer, translation=replace(translation, src=src, candidates=candidates, lost=lost, parts=parts))
 
 
 def _capitalize_first(sentence: str) -> str:

@@ -57,14 +57,17 @@ class SearchedText:
     ) -> "SearchedText":
         """Join the hypotheses of a text. The k-th candidate has the k-th hypotheses of all sources."""
         segments = [source.segment for source in sources]
+        ranked = [[found[: rank + 1][-1:] for found in hypotheses] for rank in range(max(map(len, hypotheses)))]
+        written = [[tokenizer.detokenize(found[0].ids) if found else "" for found in chosen] for chosen in ranked]
         translation = Translation(
             src=text,
             candidates=tuple(
-                _join_hypotheses(segments, [found[: rank + 1][-1:] for found in hypotheses], tokenizer)
-                for rank in range(max(map(len, hypotheses)))
+                _join_hypotheses(segments, chosen, texts, tokenizer)
+                for chosen, texts in zip(ranked, written, strict=True)
             ),
             segments=sum(bool(source.ids) for source in sources),
             cut=any(not found[0].finished for found in hypotheses if found),
+            parts=tuple((one.text, best) for texts in written[:1] for one, best in zip(segments, texts, strict=True)),
         )
         return SearchedText(sources, hypotheses, translation)
 
@@ -84,10 +87,9 @@ class SearchedText:
 
 
 def _join_hypotheses(
-    segments: Sequence[Segment], chosen: Sequence[Sequence[Hypothesis]], tokenizer: Tokenizer
+    segments: Sequence[Segment], chosen: Sequence[Sequence[Hypothesis]], texts: Sequence[str], tokenizer: Tokenizer
 ) -> Candidate:
-    """The candidate of one hypothesis for each segment, or none for a segment without ids."""
-    texts = [tokenizer.detokenize(found[0].ids) if found else "" for found in chosen]
+    """The candidate of one hypothesis for each segment, or none for a segment without ids, and their texts."""
     hypotheses = [hypothesis for found in chosen for hypothesis in found]
     return Candidate(
         text=join_segments(segments, texts),

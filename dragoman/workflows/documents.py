@@ -1,16 +1,18 @@
 """Translate documents: the texts of a file, with the file around them unchanged."""
 
 import gzip
-from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 from dragoman.errors import ConfigError
 from dragoman.files import is_device, is_packed, write_file
 from dragoman.languages import language_code
-from dragoman.records import NO_DETAILS, Preserve, Translation
+from dragoman.records import Escape, Preserve, Translation
 from dragoman.text.documents.document import Document
 from dragoman.text.documents.kinds import OFFICE, kind_of_name
+from dragoman.text.documents.markers import MarkedText, plain_text
+from dragoman.workflows.bilingual import Review
 from dragoman.workflows.models import LoadedTranslator
 from dragoman.workflows.progress import QUIET, Progress
 
@@ -19,7 +21,7 @@ def translate_segments(
     document: Document,
     model: LoadedTranslator,
     preserve: Preserve,
-    report: Callable[[Translation], None] | None = None,
+    review: Review,
     progress: Progress = QUIET,
     stage: str = "translating",
 ) -> bytes:
@@ -33,8 +35,8 @@ def translate_segments(
         The translator. Its languages, if both are known, are declared in the file.
     preserve
         What to preserve. The escape is that of the document.
-    report
-        Called with the translation of every segment, which has lost terms and cut outputs.
+    review
+        Receives the translation of every segment as plain text, with lost terms and cut outputs.
     progress
         Receives the notes about the document, and how many segments are translated.
     stage
@@ -54,12 +56,19 @@ def translate_segments(
         progress.note(note)
     with progress.counting(stage, len(document.segments), "segments"):
         preserve = replace(preserve, escape=document.escape)
-        answers = model.translator.translate_marked(document.segments, preserve, NO_DETAILS)
-    if report:
-        for answer in answers:
-            report(answer)
+        answers = model.translator.translate_marked(document.segments, preserve, review.details())
+    review.totals["kept"] += document.num_kept
+    for segment, answer in zip(document.segments, answers, strict=True):
+        review.add(_plain(segment, answer, document.escape))
     languages = language_code(model.src_lang), language_code(model.tgt_lang)
     return document.write([answer.text for answer in answers], languages if all(languages) else None)
+
+
+def _plain(segment: MarkedText, answer: Translation, escape: Escape) -> Translation:
+    """The translation as plain text: without the markers of its segment and without escapes."""
+    text = plain_text(segment, answer.text, escape)
+    lost = answer.lost if escape is str else tuple(map(unescape, answer.lost))
+    return replace(answer, candidates=tuple(replace(one, text=text) for one in answer.candidates[:1]), lost=lost)
 
 
 def write_document(content: bytes, path: Path) -> None:

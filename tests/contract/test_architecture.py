@@ -32,9 +32,9 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (913, 11),
+    "(no package)": (914, 11),
     "bundle": (634, 5),
-    "cli": (2065, 27),
+    "cli": (2093, 27),
     "config": (1231, 8),
     "corpora": (444, 3),
     "data": (798, 6),
@@ -43,14 +43,14 @@ SIZES = {
     "engines": (2486, 20),
     "evaluation": (1003, 7),
     "exchange": (929, 7),
-    "inference": (997, 7),
+    "inference": (1000, 7),
     "kernels": (1190, 9),
     "model": (590, 7),
     "serving": (2759, 24),
-    "text": (6373, 51),
+    "text": (6387, 51),
     "training": (2712, 20),
     "visualization": (2436, 21),
-    "workflows": (2653, 26),
+    "workflows": (2795, 27),
 }
 TORCH_FREE_FILES = (
     "inference.translator",

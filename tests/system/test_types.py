@@ -44,6 +44,9 @@ dragoman.evaluate(run, src="t.en", ref="t.de", max_steps=3)  # call-arg
 dragoman.inspect(translator, "How are you?", beam_size=2)
 dragoman.compare("run", "other", "t.en", "t.de", beam_size=1)
 dragoman.translate_html(translator, "<p>A dog.</p>", dragoman.Preserve(terms=dragoman.Terms.load("t.tsv")), top_p=0.9)
+dragoman.translate_document("a.docx", translator, bilingual=Path("r.html"), comments=True, keep_styles=["Code"])
+dragoman.translate_document("a.docx", translator, comment=True)  # call-arg
+dragoman.translate_document("a.docx", translator, comments="yes")  # arg-type
 model = dragoman.Transformer.build(src_vocab_size=6, tgt_vocab_size=6, d_model=8, num_heads=8, d_ff=16)
 batch = dragoman.Batch.from_ids([[4, 5], [5]], [[4], [5, 4]])
 print(model.trace(batch)["logits"].shape, model.parameter_table()[0].count)

@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from html import unescape
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dragoman.cli.translation.output import Notes
@@ -13,6 +12,7 @@ from dragoman.files import check_target
 from dragoman.records import Preserve, Translation
 from dragoman.text.documents.document import Document, kind_of_path
 from dragoman.text.documents.kinds import DOCUMENTS, kind_of_name
+from dragoman.workflows.bilingual import Review
 from dragoman.workflows.documents import translate_segments, write_document
 from dragoman.workflows.models import LoadedTranslator
 from dragoman.workflows.progress import TerminalProgress
@@ -31,6 +31,7 @@ class DocumentTranslator:
     model: LoadedTranslator
     preserve: Preserve
     split: bool | None = None
+    review: Review = field(default_factory=Review)
 
     def translate(self, document: Document, stage: str = "translating") -> bytes:
         """The translated file. Notes about its texts are printed."""
@@ -38,13 +39,14 @@ class DocumentTranslator:
         preserve = replace(self.preserve, by_sentence=by_sentence)
         with Notes() as notes:
 
-            def report(translation: Translation) -> None:
+            def note(translation: Translation) -> None:
                 """Note a fault, with the start of the text as its name, because a document has no useful lines."""
                 text = translation.src
                 name = repr(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…")
-                notes.faults(name, replace(translation, lost=tuple(map(unescape, translation.lost))))
+                notes.faults(name, translation)
 
-            return translate_segments(document, self.model, preserve, report, TerminalProgress(), stage)
+            review = replace(self.review, note=note)
+            return translate_segments(document, self.model, preserve, review, TerminalProgress(), stage)
 
 
 @dataclass(frozen=True, slots=True)

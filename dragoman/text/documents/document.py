@@ -32,6 +32,10 @@ class Document(Protocol):
         """Sentences for the user, such as about text that is left as it is."""
 
     @property
+    def num_kept(self) -> int:
+        """The number of paragraphs with letters that are left as they are, because of their styles."""
+
+    @property
     def segments(self) -> Sequence[MarkedText]:
         """The texts to translate: paragraphs, blocks of a page, subtitle cues, or lines."""
 
@@ -53,7 +57,7 @@ class Document(Protocol):
 class TextDocument:
     """A text file: lines, HTML or subtitles. See `Document`. `text_format` tells where it is split."""
 
-    notes = ()
+    notes, num_kept = (), 0
 
     def __init__(self, text: str, kind: str, text_format: TextFormat) -> None:
         self.kind = kind

@@ -3,10 +3,15 @@
 A document is a list of kept strings and such texts. `placement.py` puts the markers of a text in its translation.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from html import unescape
 from typing import NamedTuple
+
+_POINT = "\ufffc"
+_POINTS = re.compile(f" ?{_POINT}+(?=[\\s.,;:!?…)]|$)|{_POINT}+")
 
 
 class Marker(NamedTuple):
@@ -65,6 +70,19 @@ def _translated(part: str | MarkedText | MarkedDocument, following: Iterator[str
     if isinstance(part, MarkedDocument):
         return part.with_translations(following)
     return part if isinstance(part, str) else next(following)
+
+
+def plain_text(source: MarkedText, translation: str, escape: Callable[[str], str]) -> str:
+    """The translation of a text as the reader sees it: without its markers, and unescaped.
+
+    `escape` was applied to the text between the markers: `str`, or a function that escapes as HTML and XML do.
+    """
+    points = {one.head: _POINT for one in source.markers if one.start == one.stop}
+    parts = {part for one in source.markers for part in (one.head, one.tail) if part}
+    for part in sorted(parts, key=len, reverse=True):  # one may be part of another
+        translation = translation.replace(part, points.get(part, ""))
+    translation = _POINTS.sub("", translation).strip() if parts else translation
+    return translation if escape is str else unescape(translation)
 
 
 def remove_placeholders(source: MarkedText, placeholders: Sequence[Marker]) -> MarkedText:

@@ -61,6 +61,7 @@ class OfficeDocument:
         self._parts = [(member, reader.xml, reader.read()) for member, reader in readers.items()]
         _add_notes(archive, list(readers.values()))
         self.notes: Sequence[str] = archive.notes
+        self.num_kept = sum(reader.num_kept for reader in readers.values())
         self._segments: list[OfficeSegment] = [found for *_, pieces in self._parts for found in segments_of(pieces)]
         self.segments: list[MarkedText] = [segment.source for segment in self._segments]
         if not self.segments:
