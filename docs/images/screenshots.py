@@ -1,6 +1,7 @@
 """Takes screenshots of a page in light, in dark and on a phone, and joins them into one image with few colors.
 
 python docs/images/screenshots.py inspect page.html docs/images/inspect.png
+python docs/images/screenshots.py review review.html docs/images/review.png
 python docs/images/screenshots.py serve http://127.0.0.1:5000 docs/images/serve.png
 """
 
@@ -39,6 +40,13 @@ def inspected(page: Any, file: str) -> None:
     page.locator("#tgt .word").nth(1).click()
 
 
+def reviewed(page: Any, file: str) -> None:
+    """Open a bilingual page, with flagged segments first."""
+    page.goto(Path(file).resolve().as_uri())
+    page.get_by_role("button", name="Flagged first").click()
+    page.evaluate("scrollTo(0, 0)")
+
+
 def served(page: Any, address: str) -> None:
     """Open the page of a server, translate a text and select a word of the translation."""
     page.goto(f"{address}/?source=en&target=de")
@@ -46,7 +54,11 @@ def served(page: Any, address: str) -> None:
     page.locator("#output:not(.stale) .word").nth(3).click()
 
 
-PICTURES = {"inspect": Picture(inspected, 1000, 390, 1300, 1 / 2), "serve": Picture(served, 860, 360, 620, 2 / 3)}
+PICTURES = {
+    "inspect": Picture(inspected, 1000, 390, 1300, 1 / 2),
+    "review": Picture(reviewed, 860, 390, 760, 2 / 3),
+    "serve": Picture(served, 860, 360, 620, 2 / 3),
+}
 
 
 def main(kind: str, address: str, file: str) -> None:

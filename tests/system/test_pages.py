@@ -25,6 +25,7 @@ from dragoman.config.names import REMOVED
 from dragoman.demo.phrasebook_file import load_phrasebook
 from tests.system.commands import store_in_hub_cache, write_sides, write_tsv
 from tests.system.test_readme import QUICK, SHELL, assert_fetches, assert_serves, forked
+from tests.unit.text.documents.office.office_files import body_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -264,8 +265,21 @@ def test_the_tutorial_runs_from_two_files_to_a_server(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.timeout(300)
+def test_the_tutorial_about_a_document_runs_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "docs").symlink_to(DOCS)
+    run_page(DOCS / "tutorials" / "translate-a-document.md", tmp_path)
+    bodies = [body_of((tmp_path / name).read_bytes()) for name in ("hotel.de.docx", "reviewed.docx", "kept.docx")]
+    assert bodies[0] == bodies[1]
+    assert "Am Abend gehen wir ins Schauspielhaus." in re.sub("<[^>]*>", "", bodies[2])
+    assert (tmp_path / "hotel.tmx").read_text(encoding="utf-8").count("<tu>") >= 15
+    assert (tmp_path / "python.tsv").read_text(encoding="utf-8").startswith("Welcome to our hotel.\tWillkommen")
+
+
 WITH_COMMANDS = [
-    page for page in PAGES if page.stem != "first-translator" and "```sh" in page.read_text(encoding="utf-8")
+    page
+    for page in PAGES
+    if page.stem not in ("first-translator", "translate-a-document") and "```sh" in page.read_text(encoding="utf-8")
 ]
 
 
