@@ -1,5 +1,6 @@
 """The page of `dragoman serve` in a browser, with a real server; some difficult answers are faked."""
 
+import base64
 import json
 import re
 import time
@@ -17,6 +18,7 @@ from dragoman.serving.http.forwarding import Deployment
 from dragoman.serving.limits import ServeSettings
 from dragoman.serving.models import Models, ServedModel
 from dragoman.serving.service import Service
+from tests.unit.text.documents.office.office_files import docx, odt, texts
 
 TEXT = "one two three. Four five"
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2> \u202eone\u202c \u2066two"
@@ -355,22 +357,105 @@ def test_a_file_is_translated_and_downloaded(open_page: Open, name: str, content
     assert "translated" in page.locator("#jobs").inner_text()
 
 
+WORD = docx("<w:p><w:r><w:t>one two three.</w:t></w:r></w:p><w:p><w:r><w:t>four five</w:t></w:r></w:p>")
+OPEN = odt("<text:p>one two three.</text:p><text:p>four five</text:p>")
+
+
+def choose(page: Any, *names: str, content: bytes = WORD) -> None:
+    """Choose files with these names and the same content. The page then asks for their status more often."""
+    page.evaluate("""() => { window.unhurried ??= window.setTimeout;
+        window.setTimeout = (work, wait) => unhurried(work, wait === 500 ? 50 : wait) }""")
+    all_files = [{"name": name, "mimeType": "application/octet-stream", "buffer": content} for name in names]
+    page.get_by_label("File to translate").set_input_files(all_files)
+
+
+def wait_for_end(page: Any) -> None:
+    """Wait until all files have a download or an error."""
+    page.wait_for_function("() => !document.querySelector('#jobs li:not(:has(a, .wrong))')")
+
+
+def expect_words(page: Any, words: str) -> None:
+    """Fail unless the newest file in the list soon shows these words."""
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect(page.locator("#jobs li").first).to_contain_text(words, timeout=20_000)
+
+
+def status_of(opened: Opened, response: Any) -> int:
+    """The HTTP status of the file that this response to an upload tells of."""
+    return int(opened.page.request.get(f"{opened.address}/v1/files/{response.json()['id']}").status)
+
+
+def test_documents_come_back_under_their_own_names(open_page: Open) -> None:
+    """They can be downloaded again, though the server gives each once and keeps nothing."""
+    opened = open_page()
+    page = opened.page
+    names = {
+        "Prüfbericht 2024.docx": (WORD, "Prüfbericht 2024_de.docx"),
+        "Prüf.bericht, (neu).ODT": (OPEN, "Prüf.bericht, (neu)_de.odt"),
+        "report.txt": (WORD, "report_de.docx"),
+        "Stand 2024.05": (OPEN, "Stand 2024.05_de.odt"),
+    }
+    started = []
+    for name, (content, _) in names.items():
+        with page.expect_response("**/v1/files") as response:
+            choose(page, name, content=content)
+        started.append(response.value)
+    wait_for_end(page)
+    assert page.locator("#jobs .wrong").count() == 0
+    expected = []
+    for text in texts(WORD):
+        sent = {"q": text, "source": "en", "target": "de"}
+        expected.append(page.request.post(f"{opened.address}/translate", data=sent).json()["translatedText"])
+    for number, (name, (content, translated)) in enumerate(reversed(names.items())):
+        item = page.locator("#jobs li").nth(number)
+        assert item.inner_text().split("\n") == [
+            name, "Remove", "2 segments translated", f"Download {translated}",
+        ]  # fmt: skip
+        for _ in range(2):
+            with page.expect_download() as download:
+                item.get_by_role("link", name=f"Download {translated}", exact=True).click()
+            assert download.value.suggested_filename == translated
+            found = Path(download.value.path()).read_bytes()
+            assert (texts(found), found[:60] == content[:60]) == (expected, True), "of the same kind"
+    assert [status_of(opened, response) for response in started] == [404] * 4
+    assert sum("/download_file/" in url for url in opened.requests) == 4
+
+
+def test_the_page_names_and_offers_the_kinds_of_files_that_the_server_translates(open_page: Open) -> None:
+    opened = open_page()
+    settings = opened.page.request.get(f"{opened.address}/frontend/settings").json()
+    offered = opened.page.locator("#file").get_attribute("accept").split(",")
+    assert offered == settings["supportedFilesFormat"]
+    assert {".docx", ".odt", ".html", ".srt", ".txt"} <= set(offered)
+    words = opened.page.locator("#files").inner_text()
+    assert all(kind in words for kind in ("Word", "LibreOffice", "HTML", "subtitles", "plain text")), words
+
+
 def test_a_file_shows_its_progress_and_why_it_failed(open_page: Open) -> None:
     opened = open_page()
     page = opened.page
-    job = {"id": "x", "status": "translating", "segments": 4000, "translated": 1000}
+    job = {"id": "x", "status": "translating", "segments": 0, "translated": 0}
     asked: list[Any] = []
-    page.route("**/v1/files", lambda route: route.fulfill(json=job))
+    page.route("**/v1/files", lambda route: asked.append(route))
     page.route("**/v1/files/x", lambda route: asked.append(route))
-    page.locator("#file").set_input_files({"name": HOSTILE, "mimeType": "text/plain", "buffer": b"one"})
-    page.get_by_text("1,000 of 4,000 segments").wait_for()
-    assert page.get_by_role("progressbar").evaluate("node => node.value") == 0.25
-    assert page.get_by_role("progressbar").get_attribute("aria-label").startswith("Progress of ")
-    while not asked:
-        page.wait_for_timeout(50)
-    asked[0].fulfill(json=job | {"status": "error", "error": "It is broken."})
+    choose(page, HOSTILE)
+    bar = page.get_by_role("progressbar")
+    assert bar.get_attribute("aria-label").startswith("Progress of ")
+    for answer, before, share in (
+        ({"ahead": 1}, "Uploading", -1),
+        ({}, "Waiting for 1 other file", -1),
+        ({"segments": 4000}, "Reading the file", -1),
+        ({"segments": 4000, "translated": 1000}, "0 of 4,000 segments", 0),
+        ({"segments": 4000, "status": "error", "error": "It is broken."}, "1,000 of 4,000 segments", 0.25),
+    ):
+        expect_words(page, f"Cancel{before}")
+        assert bar.evaluate("node => node.position") == share
+        while not asked:
+            page.wait_for_timeout(20)
+        asked.pop().fulfill(json=job | answer)
     page.locator("#jobs .wrong").wait_for()
     assert page.locator("#jobs .wrong").inner_text() == "It is broken."
+    assert page.get_by_role("button", name="Try again").count() == 0
     assert page.get_by_role("progressbar").count() == 0
     assert page.evaluate("window.hacked === undefined")
 
@@ -399,11 +484,132 @@ def test_a_file_waits_and_is_cancelled(open_page: Open) -> None:
     page.get_by_text("Waiting for 3 other files").wait_for()
     with page.expect_request(lambda request: request.method == "DELETE"):
         page.get_by_role("button", name="Cancel a.txt").click()
-    assert page.locator("#jobs li").inner_text().split() == ["a.txt", "Cancelled"]
+    assert page.locator("#jobs li").inner_text().split() == ["a.txt", "Remove", "Cancelled"]
     seen = len(asked)
     page.wait_for_timeout(1200)
     assert len(asked) <= seen + 1, "it is watched no longer"
-    assert page.locator("#jobs li").inner_text().split() == ["a.txt", "Cancelled"]
+    assert page.locator("#jobs li").inner_text().split() == ["a.txt", "Remove", "Cancelled"]
+
+
+LONG = docx("<w:p><w:r><w:t>one two three. four five</w:t></w:r></w:p>" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("held", "words", "content"),
+    [("v1/files", "Uploading", WORD), ("", "of 5,000 segments", LONG), ("download_file/*", "Fetching", WORD)],
+    ids=["upload", "translation", "fetch"],
+)
+def test_a_cancelled_document_leaves_nothing_on_the_server(
+    open_page: Open, held: str, words: str, content: bytes
+) -> None:
+    """A request in progress is held until the user cancels, except that the translation really takes seconds."""
+    opened = open_page()
+    page = opened.page
+    requests: list[Any] = []
+    if held:
+        page.route(f"**/{held}", lambda route: requests.append(route))
+    with page.expect_response("**/v1/files") as started:
+        choose(page, "a.docx", content=content)
+        expect_words(page, words)
+        if held == "v1/files":
+            page.get_by_role("button", name="Cancel a.docx").click()
+            assert "Cancelled" in page.locator("#jobs li").inner_text(), "at once"
+            requests[0].continue_()
+    assert started.value.status == 200
+    if held != "v1/files":
+        assert status_of(opened, started.value) == 200
+        page.get_by_role("button", name="Cancel a.docx").click()
+    until = time.monotonic() + 10
+    while status_of(opened, started.value) == 200 and time.monotonic() < until:
+        page.wait_for_timeout(50)
+    assert status_of(opened, started.value) == 404
+    assert page.locator("#jobs li").inner_text().split() == ["a.docx", "Remove", "Cancelled"]
+    assert page.get_by_role("link", name="Download").count() == 0
+
+
+def test_requests_without_an_answer_can_be_tried_again(open_page: Open) -> None:
+    """The page then continues with the file that the server has."""
+    opened = open_page()
+    page = opened.page
+    page.route("**/v1/files/*", lambda route: route.abort(), times=1)
+    page.route("**/download_file/*", lambda route: route.abort(), times=1)
+    with page.expect_response("**/v1/files") as started:
+        choose(page, "a.docx")
+    for _ in range(2):
+        wait_for_end(page)
+        wrong = page.locator("#jobs .wrong").all_inner_texts()
+        assert wrong == ["The server does not answer. Check that it is running."]
+        assert status_of(opened, started.value) == 200, "the file is still there"
+        page.get_by_role("button", name="Try again").click()
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Cancel a.docx"
+    page.get_by_role("link", name="Download a_de.docx").wait_for()
+    assert page.locator("#jobs .wrong").count() == 0
+    assert sum(url.endswith("/v1/files") for url in opened.requests) == 1, "it is not uploaded again"
+    assert status_of(opened, started.value) == 404
+
+
+def test_a_translation_that_the_server_has_lost_cannot_be_fetched_again(open_page: Open) -> None:
+    opened = open_page()
+    page = opened.page
+
+    def lose(route: Any) -> None:
+        page.request.delete(route.request.url.replace("download_file", "v1/files"))
+        route.continue_()
+
+    page.route("**/download_file/*", lose)
+    choose(page, "a.docx")
+    wait_for_end(page)
+    assert "half an hour" in page.locator("#jobs .wrong").inner_text()
+    assert page.get_by_role("button", name="Try again").count() == 0
+
+
+def test_removing_a_file_drops_its_translation(open_page: Open) -> None:
+    """From the page or, if it was not fetched, from the server."""
+    opened = open_page()
+    page = opened.page
+    page.evaluate("""() => { const revoke = URL.revokeObjectURL; window.revoked = [];
+        URL.revokeObjectURL = (url) => { revoked.push(url); revoke.call(URL, url); } }""")
+    choose(page, "a.docx")
+    wait_for_end(page)
+    page.route("**/download_file/*", lambda route: route.abort())
+    with page.expect_response("**/v1/files") as started:
+        choose(page, "b.docx")
+    wait_for_end(page)
+    assert page.get_by_role("button", name="Remove").count() == 2
+    address = page.get_by_role("link", name="Download").get_attribute("href")
+    with page.expect_response(lambda response: response.request.method == "DELETE"):
+        page.get_by_role("button", name="Remove b.docx").click()
+    assert status_of(opened, started.value) == 404
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Remove a.docx"
+    assert address not in page.evaluate("window.revoked")
+    page.keyboard.press("Enter")
+    assert address in page.evaluate("window.revoked")
+    assert page.locator("#jobs li").count() == 0
+    assert page.evaluate("document.activeElement.id") == "file", "the keyboard continues there"
+
+
+def test_notes_and_names_of_files_are_shown_as_text(open_page: Open) -> None:
+    page = open_page().page
+    choose(page, "a.docx", content=docx('<w:p><w:r><w:t>one</w:t></w:r></w:p><w:altChunk r:id="a"/>'))
+    wait_for_end(page)
+    below = page.locator("#jobs li p")
+    assert below.all_inner_texts() == [
+        "The file: text that was inserted from another file is left as it is. "
+        "Open the document in Word, save it, and translate that."
+    ]
+    assert below.bounding_box()["y"] > page.get_by_role("link", name="Download").bounding_box()["y"]
+    page.get_by_role("button", name="Remove a.docx").click()
+    notes = {"notes": [HOSTILE, "two"]}
+    page.route("**/v1/files/*", lambda route: route.fulfill(json=route.fetch().json() | notes))
+    name = "<img src=x onerror=window.hacked=1> \u202eone"
+    choose(page, f"{name}.docx", f"{MARKS[:200]}.docx")
+    wait_for_end(page)
+    assert below.all_text_contents() == [HOSTILE, "two"] * 2
+    assert page.locator("#jobs bdi").all_text_contents()[2:] == [f"{name}.docx", f"{name}_de.docx"]
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download <img").click()
+    assert download.value.suggested_filename.endswith("one_de.docx")
+    assert (page.locator("img").count(), page.evaluate("window.hacked === undefined")) == (0, True)
 
 
 def test_files_can_be_dropped_anywhere_and_other_types_are_refused(open_page: Open) -> None:
@@ -412,16 +618,20 @@ def test_files_can_be_dropped_anywhere_and_other_types_are_refused(open_page: Op
         const data = new DataTransfer();
         data.items.add(new File(["one two"], "a.txt"));
         data.items.add(new File(["one two"], "b.pdf"));
+        data.items.add(new File([Uint8Array.fromBase64(WORD)], "c.docx"));
         const event = new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true });
         document.querySelector("#text").dispatchEvent(event);
         return event.defaultPrevented;
-    }"""
+    }""".replace("WORD", repr(base64.b64encode(WORD).decode()))
     assert page.evaluate(drop, "dragover"), "the browser does not leave the page for the file"
     assert page.locator("#files.over").count() == 1
     assert page.evaluate(drop, "drop")
     assert page.locator("#files.over").count() == 0
-    page.get_by_role("link", name="Download a_de.txt").wait_for()
-    page.locator("#jobs .wrong").wait_for()
+    wait_for_end(page)
+    assert page.get_by_role("link").filter(has_text="Download").all_inner_texts() == [
+        "Download c_de.docx",
+        "Download a_de.txt",
+    ]
     assert "file format not supported" in page.locator("#jobs .wrong").inner_text()
 
 
@@ -472,8 +682,9 @@ def test_a_phone_needs_no_horizontal_scrolling(open_page: Open, width: int) -> N
     opened.type("x" * 90 + " The train waits.")
     page.locator("#output .word").first.tap()
     assert marked(page, "source") == ["x" * 90]
-    page.locator("#file").set_input_files({"name": "z" * 100 + ".pdf", "mimeType": "text/plain", "buffer": b"one"})
-    page.locator("#jobs .wrong").wait_for()
+    choose(page, "z" * 100 + ".pdf", "z" * 300 + ".docx", "\u202eone two.docx")
+    choose(page, "x" * 100, content=b"%PDF-")
+    wait_for_end(page)
     page.evaluate("document.querySelector('#key-form').hidden = false")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -525,7 +736,8 @@ def test_the_page_works_below_a_prefix(
         page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"one"})
         with page.expect_download() as download:
             page.get_by_role("link", name="Download").click()
-        assert download.value.url.startswith(f"{at}/mt/download_file/")
+        assert download.value.suggested_filename == "a_de.txt"
+        assert any(url.startswith(f"{at}/mt/download_file/") for url in opened.requests)
         page.get_by_role("link", name="API documentation").click()
         page.get_by_role("link", name="Translation page").click()
         page.wait_for_function("() => document.querySelector('#target').value")

@@ -311,6 +311,7 @@ async function begin() {
     const [languages, settings, models] = await Promise.all([ask("languages"), ask("frontend/settings"), ask("v1/models")]);
     state.languages = languages;
     state.limit = settings.charLimit;
+    byId("file").accept = settings.supportedFilesFormat.join(",");
     state.inspects = models.inspection;
     state.pairs = new Set(models.models.map((model) => model.pair));
     byId("key-form").hidden = !settings.keyRequired || Boolean(key.get());

@@ -20,6 +20,7 @@ export const key = {
 
 const wait = (seconds, signal) =>
   new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
     const timer = setTimeout(resolve, 1000 * seconds);
     signal?.addEventListener("abort", () => {
       clearTimeout(timer);
@@ -27,10 +28,10 @@ const wait = (seconds, signal) =>
     });
   });
 
-async function request(path, options) {
+async function request(path, { read = "json", ...options }) {
   try {
     const response = await fetch(path, options);
-    const body = await response.json().catch((error) => {
+    const body = await response[response.ok ? read : "json"]().catch((error) => {
       if (response.ok || error.name === "AbortError") throw error;
       return {};
     });
@@ -47,16 +48,16 @@ function reason(error = "") {
   return `${words && words.length < 200 ? words : "The server is busy"};`;
 }
 
-// Retries until there is an answer. `onWait` gets a message before each wait.
-async function persist(path, options, onWait) {
+// Retries until there is an answer. `onWait` gets a message before each wait. An error has the server's status as its cause.
+async function persist(path, options, onWait, signal = options.signal) {
   for (let attempt = 1; ; attempt++) {
     const { response, body } = await request(path, options);
     if (response.ok) return body;
     const seconds = Number(response.headers.get("Retry-After"));
     const later = [429, 503].includes(response.status) && seconds > 0 && seconds <= LONGEST_WAIT_SECONDS;
-    if (!later || attempt === MOST_TRIES) throw new Error(body.error || `The server answered ${response.status}.`);
+    if (!later || attempt === MOST_TRIES) throw new Error(body.error || `The server answered ${response.status}.`, { cause: response.status });
     onWait?.(`${reason(body.error)} trying again in ${seconds} second${seconds === 1 ? "" : "s"}.`);
-    await wait(seconds, options.signal);
+    await wait(seconds, signal);
   }
 }
 
@@ -66,9 +67,12 @@ export function ask(path, fields = null, { signal, onWait } = {}) {
   return persist(path, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }, onWait);
 }
 
-export const remove = (path) => request(path, { method: "DELETE" });
+export const download = (path, { signal, onWait }) => persist(path, { read: "blob", signal }, onWait);
 
-export function upload(path, form, onWait) {
+export const remove = (path) => request(path, { method: "DELETE" }).catch(() => {});
+
+// `signal` ends waits only. After a cancelled request, nobody would know the id of a file that the server has in full.
+export function upload(path, form, { signal, onWait }) {
   if (key.get()) form.set("api_key", key.get());
-  return persist(path, { method: "POST", body: form }, onWait);
+  return persist(path, { method: "POST", body: form }, onWait, signal);
 }
