@@ -2,14 +2,21 @@
 
 import io
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 import dragoman
 from dragoman.cli.main import run_command
 from dragoman.errors import ConfigError, DataError
+from dragoman.serving.app import make_app
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.limits import ServeSettings
+from dragoman.serving.models import Models, load_served_model
+from dragoman.serving.service import Service
 from tests.unit.text.documents.office.office_files import body_of, docx, member, odt, word_part
 
 BOLD = "<w:rPr><w:b/></w:rPr>"
@@ -49,6 +56,18 @@ def test_comments_terms_and_settings_of_the_translator() -> None:
     assert translated is not None
     assert "Hauptbahnhof" in body_of(translated)
     assert "Es ist spät." in member(translated, "word/comments.xml")
+
+
+def test_a_server_translates_as_the_library_does() -> None:
+    terms = dragoman.Terms([("station", "Hauptbahnhof")])
+    model = replace(load_served_model("demo"), terms=terms)
+    with TestClient(make_app(Service(Models([model]), ServeSettings()), Keys(None, 0))) as client:
+        for name, content in (("a.docx", REPORT), ("a.odt", odt("<text:p>Where is the station?</text:p>"))):
+            form = {"source": "en", "target": "de"}
+            answer = client.post("/translate_file", data=form, files={"file": (name, content)})
+            served = client.get(answer.json()["translatedFileUrl"]).content
+            assert served == dragoman.translate_document(content, "demo", preserve=dragoman.Preserve(terms=terms))
+            assert "Hauptbahnhof" in body_of(served)
 
 
 def test_texts_go_through_the_same_door(tmp_path: Path) -> None:
