@@ -17,7 +17,7 @@ from dragoman.display import say
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import check_target, partial_path, stream_to_file
 from dragoman.languages import check_language
-from dragoman.records import Preserve, Translation
+from dragoman.records import Details, Preserve, Translation
 from dragoman.text.documents.document import Document, open_document, read_document
 from dragoman.text.documents.kinds import DOCUMENTS, OFFICE, PAIRS, kind_of_name
 from dragoman.text.documents.terms import Terms
@@ -44,7 +44,8 @@ def run(options: Options) -> None:
         _check_format(options, source)
         document = _read_document(options, source) if options.input and options.format in DOCUMENTS else None
         terms, model = _load(options, request)
-        review = files.enter_context(_open_review(options, source.name, model))
+        named = _with_languages(options, model)
+        review = files.enter_context(_open_review(options, source.name, named))
         if not options.input and options.text is None:
             source = wait_for_input(source, requested_format, options.text_encoding(), files)
         elif source.kind == PAIRS:
@@ -54,7 +55,7 @@ def run(options: Options) -> None:
         preserve = Preserve(options.protect, terms, _splits(options))
         if options.format in DOCUMENTS:
             document = document or _read_document(options, source)
-            translated = DocumentTranslator(model, preserve, options.split, review).translate(document)
+            translated = DocumentTranslator(named, preserve, options.split, review).translate(document)
             if options.output:
                 write_document(translated, Path(options.output))
             else:
@@ -62,7 +63,7 @@ def run(options: Options) -> None:
             return
         notes = output.Notes(preserve.by_sentence, _says_unsure(options))
         write = output.line_format(options.format, options.flags)
-        details = review.details(options.alignment, options.flags or options.format == "jsonl")
+        details = Details(options.alignment, options.flags or options.format == "jsonl" or review.needs_flags)
         opens = options.output and not options.cluster
         stream = files.enter_context(_open_output(Path(options.output))) if opens else sys.stdout.buffer
         files.enter_context(notes)  # prints its counts before the output is closed or kept in part
@@ -81,17 +82,15 @@ def run(options: Options) -> None:
 @contextmanager
 def _open_review(options: Options, name: str, model: LoadedTranslator) -> Iterator[Review]:
     """A review of the translation, whose summary is printed at the end, also after an error."""
-    src_lang = check_language(options.src_lang, "`--src-lang`") or model.src_lang
-    tgt_lang = check_language(options.tgt_lang, "`--tgt-lang`") or model.tgt_lang
-    model, hint = replace(model, src_lang=src_lang, tgt_lang=tgt_lang), ", or name both: `--src-lang en --tgt-lang de`"
+    hint = ", or name both: `--src-lang en --tgt-lang de`"
     path = Path(options.bilingual) if options.bilingual else None
-    with open_review(path, name.strip("`"), model, options.review, hint) as review:
+    with open_review(path, name.strip("`"), (model.src_lang, model.tgt_lang), options.review, hint) as review:
         try:
             yield review
         finally:
-            if options.review and review.totals:
+            if options.review:
                 is_seen = options.bilingual or os.path.isdir(options.input or "") or not review.flags
-                say(review.summary() + " `--bilingual review.html` shows them." * (not is_seen))
+                say(review.summary() + " `--bilingual review.html` shows the flagged ones." * (not is_seen))
 
 
 def _load(options: Options, request: ModelRequest) -> tuple[Terms | None, LoadedTranslator]:
@@ -103,6 +102,13 @@ def _load(options: Options, request: ModelRequest) -> tuple[Terms | None, Loaded
     if options.alignment or options.format in (None, *DOCUMENTS) or terms:  # None: a folder
         _note_missing_lexicon(options, model)
     return terms, model
+
+
+def _with_languages(options: Options, model: LoadedTranslator) -> LoadedTranslator:
+    """The model with the languages that the flags name."""
+    src_lang = check_language(options.src_lang, "`--src-lang`") or model.src_lang
+    tgt_lang = check_language(options.tgt_lang, "`--tgt-lang`") or model.tgt_lang
+    return replace(model, src_lang=src_lang, tgt_lang=tgt_lang)
 
 
 def _translate_folder(options: Options, request: ModelRequest) -> None:
@@ -119,7 +125,8 @@ def _translate_folder(options: Options, request: ModelRequest) -> None:
         raise ConfigError(f"`--bilingual` is for one file, but `--input` {options.input} is a folder. {advice}.")
     folder = DocumentFolder(Path(options.input), Path(options.output))
     terms, model = _load(options, request)
-    preserve, encoding = Preserve(options.protect, terms, _splits(options)), options.text_encoding()
+    model, encoding = _with_languages(options, model), options.text_encoding()
+    preserve = Preserve(options.protect, terms, _splits(options))
     with _open_review(options, options.input, model) as review:
         translator = DocumentTranslator(model, preserve, options.split, review)
         folder.translate(translator, lambda path: open_document(path, encoding, *_reading(options)))
@@ -328,8 +335,8 @@ def build_parser() -> ArgumentParser:
     parser.add_switch("--alignment", "Append the word alignment: ` ||| 0-0 1-2`, source-target, counted from 0")
     text = "Append a tab and suspected errors: `number,long` (always in jsonl)"
     parser.add_switch("--flags", text)
-    parser.add_flag("--bilingual", "FILE", "File for both sides: .html, .tsv (pairs) or .tmx", file_name)
-    parser.add_switch("--review", "Tell how many segments are flagged or lost parts")
+    parser.add_flag("--bilingual", "FILE", "File with source and translation: .html, .tsv or .tmx", file_name)
+    parser.add_switch("--review", "Count segments that are flagged or lost a placeholder or term")
     parser.add_switch("--stream", "Print each word as soon as the decoder has written it")
     parser.add_switch("--verbose", "Tell on standard error what translates, machine code or torch, and why")
     parser.add_model_flags()
@@ -341,7 +348,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--no-protect", dest="protect", action="store_false", help=text)
     parser.add_flag("--prefix", "FILE", "File with the required beginning of each translation, line by line", file_name)
     parser.add_layout_flags()
-    parser.add_languages(" in files with several [default: from the model]", default="")
+    parser.add_languages(" of documents, and in files with several [default: from the model]", default="")
     parser.start_section("Ray cluster (extra `cluster`)")
     text = "Address: HOST:PORT, auto or local. A stopped job continues"
     parser.add_flag("--cluster", "ADDRESS", text)

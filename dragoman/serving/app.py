@@ -144,8 +144,8 @@ def make_app(service: Service, keys: Keys, with_page: bool = True, deployment: D
 def _routes(service: Service, files: FileTranslations, keys: Keys, with_page: bool) -> list[Route]:
     """All routes. Those that translate, detect or inspect need a key if the server has keys.
 
-    Two others of DeepL's API do too, because its clients expect that. Detection needs no lane, so a full queue does not
-    refuse it.
+    Other paths of DeepL's API need a key too, because its clients expect that. Detection needs no lane, so a full queue
+    does not refuse it.
     """
     settings = service.settings
     info = partial(Endpoint, service, most_bytes=_FORM_BYTES)
@@ -168,6 +168,9 @@ def _routes(service: Service, files: FileTranslations, keys: Keys, with_page: bo
     def fetch_document(request: Request, fields: Fields) -> Any:
         return _download(files, request, deepl.find_document(files, fields, request.path_params["name"]))
 
+    def fetch_file(request: Request, fields: Fields) -> Any:
+        return _download(files, request, files.find(request.path_params["name"]))
+
     def openapi(request: Request, fields: Fields) -> Any:
         return openapi_document() | {"servers": [{"url": request.scope[BASE_URL]}]}
 
@@ -184,11 +187,7 @@ def _routes(service: Service, files: FileTranslations, keys: Keys, with_page: bo
         ("GET POST", "/v2/document/{name}", info(document_status, keys=keys)),
         ("GET POST", "/v2/document/{name}/result", info(fetch_document, keys=keys)),
         ("GET DELETE", "/v1/files/{name}", info(lambda request, _: _file_status(files, request))),
-        (
-            "GET",
-            "/download_file/{name}",
-            info(lambda request, _: _download(files, request, files.find(request.path_params["name"]))),
-        ),
+        ("GET", "/download_file/{name}", info(fetch_file)),
         ("POST", "/suggest", info(_refuse_suggestions, most_bytes=settings.max_body_bytes)),
         ("GET", "/languages", info(lambda *_: libretranslate.get_languages(service))),
         ("GET", "/frontend/settings", info(lambda *_: libretranslate.get_frontend_settings(service, keys.are_needed))),
@@ -216,7 +215,7 @@ async def _health(service: Service) -> Response:
 
 
 def _download(files: FileTranslations, request: Request, job: FileJob) -> Response:
-    """Send a translated file. It needs no key: its name has an id that cannot be guessed."""
+    """Send a translated file. ``/download_file`` needs no key: its name has an id that cannot be guessed."""
     path = files.path_of(job)
     # Ranges are not supported. FileResponse would refuse a wrong range with a body that is not JSON.
     request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
@@ -236,9 +235,8 @@ class _Download(FileResponse):
         async def send_noting(message: Message) -> None:
             """Send a part. A HEAD request has none, and a client that left before the last one may try again."""
             is_last = message["type"] == "http.response.body" and not message.get("more_body")
-            is_fetched = is_last and scope["method"] != "HEAD" and not is_gone.done()
             await send(message)
-            if is_fetched:
+            if is_last and scope["method"] != "HEAD" and not is_gone.done():
                 end()
 
         with self.sending as end:

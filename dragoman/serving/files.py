@@ -3,8 +3,8 @@
 Up to 4 files are translated at a time and the others wait. A client gets at most half of the places of either kind. If
 it has half of all files, the oldest translated one makes room for another.
 
-The handlers of ``/translate_file`` and ``/v1/files`` start a file and either wait for it or return its id, with which a
-client asks for its status and its download. A file passes through these states:
+The handlers of ``/translate_file``, ``/v1/files`` and ``/v2/document`` start a file. They wait for it, or return its
+id, with which a client asks for its status and its download. A file passes through these states:
 
 - It waits: its bytes are in memory, in `FileJob.content`.
 - It is translated: `FileJob.task` is set. Up to 256 of its segments at a time are in the queue of the batcher.
@@ -18,7 +18,6 @@ its files cannot delay those of others. The limits keep the memory for the files
 import asyncio
 import contextlib
 import errno
-import gc
 import secrets
 import time
 import uuid
@@ -30,33 +29,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from dragoman.errors import DataError
 from dragoman.files import TemporaryFolder
 from dragoman.serving.limits import LOG, Refused, internal_error
 from dragoman.serving.models import BatchKey
+from dragoman.serving.reading import count_chars, read_upload
 from dragoman.serving.service import AUTO, Service
-from dragoman.text.documents.document import TEXT_FORMATS, Document, TextDocument
 from dragoman.text.documents.kinds import OFFICE
-from dragoman.text.documents.office.archive import Limits
-from dragoman.text.documents.office.document import read_office
-from dragoman.text.documents.text_formats import MARKERS, PLAIN_TEXT
 
 _Result = TypeVar("_Result")
-# Most characters in a paragraph: a text in translation cannot be interrupted.
-_LONGEST_TEXT = 100_000
-# Most characters between two tags, or in a line of subtitles: regular expressions keep the lock of Python meanwhile.
-_LONGEST_STRETCH = 3 * _LONGEST_TEXT
-# Most parts of each kind in a file. A part takes up to 250 bytes while the file is translated, a marker up to 700.
-_MOST_PARTS, _MOST_MARKERS = 400_000, 150_000
-# For office files: members, and bytes that they expand to, bytes of text and markup, and tags with their attributes,
-# which take up to 640 bytes of memory each. A page has about 1,400.
-_OFFICE_LIMITS = Limits(members=2000, expanded_bytes=200 << 20, xml_bytes=8 << 20, tags=300_000)
 # A client may have two files in translation if both are at most this large.
 _SMALL_FILE_BYTES = 250_000
 # `_not_found` and the help of `max_files` name this time as half an hour.
 _KEPT_SECONDS = 1800.0
-# Files translated at a time. Together they have up to 1,024 sentences in the queue, 16 batches of the default size.
+# Files translated at a time. Together they have up to 1,024 segments in the queue, 16 batches of the default size.
 _MAX_AT_ONCE = 4
 # Segments of a file in the queue at a time: enough to fill several batches of the default 64.
 _SEGMENTS_A_TURN = 256
@@ -98,13 +86,15 @@ class FileJob:
         The translated file on the disk, as soon as it is written to.
     done, total
         Segments translated so far, and in all: paragraphs, sentences of plain text, or cues. With a pivot language,
-        those of the second model are added to `total` when it starts.
+        each model does half of the work.
     notes
         Sentences for the user about the file, such as about text that is left as it is.
     refused
         The error to report.
     num_downloads
         Downloads in progress, for which the translated file stays on the disk.
+    expiry
+        The timer that drops it.
     started_at, ended_at
         When the translation started and ended, in seconds of `time.monotonic`.
     """
@@ -115,7 +105,7 @@ class FileJob:
     kind: str
     source: str
     target: str
-    content: bytes | None
+    content: bytes
     num_bytes: int
     num_chars: int = 0
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -130,6 +120,7 @@ class FileJob:
     refused: Refused | None = None
     task: asyncio.Task[None] | None = None
     num_downloads: int = 0
+    expiry: asyncio.TimerHandle | None = None
     started_at: float = 0.0
     ended_at: float = 0.0
 
@@ -177,7 +168,7 @@ class FileTranslations:
         self._folder = TemporaryFolder("dragoman-files-locked-")
         self._jobs: dict[str, FileJob] = {}
         self._executor = ThreadPoolExecutor(_MAX_AT_ONCE, "files")
-        self._num_working = 0
+        self._turns = WeakValueDictionary[bytes, asyncio.Lock]()
         service.num_unfinished_files = self.num_unfinished
 
     def start(self, job: FileJob) -> None:
@@ -189,7 +180,7 @@ class FileTranslations:
         if job.source != AUTO:
             self.service.models.require_path(job.source, job.target)
         self._check_limits(job.client, job.num_bytes)
-        job.turn = next((other.turn for other in self._jobs.values() if other.client == job.client), job.turn)
+        job.turn = self._turns.setdefault(job.client, job.turn)
         self._jobs[job.id] = job
         self._start_next()
 
@@ -286,6 +277,8 @@ class FileTranslations:
         if job.is_unfinished:
             job.refused = Refused(410, "The file was cancelled.")
             job.ended.set()
+        if job.expiry is not None:
+            job.expiry.cancel()
         self._jobs.pop(job.id, None)
         _remove(job)
         self._start_next()
@@ -306,7 +299,6 @@ class FileTranslations:
         for job in jobs:
             self.drop(job)
         self._executor.shutdown(wait=False, cancel_futures=True)
-        gc.enable()  # the callbacks of threads may never run
         self._folder.close()
 
     async def _run(self, job: FileJob) -> None:
@@ -328,48 +320,41 @@ class FileTranslations:
         job.ended_at = time.monotonic()
         job.ended.set()
         self._start_next()
-        asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
+        job.expiry = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
 
     async def _run_in_thread(self, job: FileJob, work: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one.
-
-        Garbage is not collected meanwhile: the million objects of a document would block all requests for 0.4 seconds.
-        """
+        """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one."""
         await job.turn.acquire()
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
-        self._num_working += 1
-        gc.disable()
+        results: list[_Result] = []  # the future refers to itself, and would keep a document until garbage is collected
+        future = asyncio.get_running_loop().run_in_executor(self._executor, _append_result, results, work, *arguments)
 
-        def end(done: asyncio.Future[_Result]) -> None:
+        def end(done: asyncio.Future[None]) -> None:
             job.turn.release()
-            self._num_working -= 1
-            if not self._num_working:
-                gc.enable()
             if not done.cancelled():
                 done.exception()  # retrieved, or the error of a file that was dropped would be logged
 
         future.add_done_callback(end)
-        return await asyncio.shield(future)
+        await asyncio.shield(future)
+        return results.pop()
 
     async def _translate(self, job: FileJob) -> bytes:
         """The translated file. Raises DataError for one that is damaged or too large in some way, and Refused."""
-        content, job.content = job.content, None
-        assert content is not None
-        document = await self._run_in_thread(job, _read, content, job.kind)
-        job.notes, job.num_chars = document.notes, sum(len(one.text) for one in document.segments)
+        content, job.content = job.content, b""
+        document = await self._run_in_thread(job, read_upload, content, job.kind)
+        job.notes, job.num_chars = document.notes, await asyncio.to_thread(count_chars, document)
         self.service.metrics.count_characters(job.num_chars)
         source = job.source
         if source == AUTO:
             sample = " ".join(one.text[:1000] for one in document.segments[:100])
             source = (await self.service.detect_for(sample, job.target)).language
-        for number, model in enumerate(self.service.models.require_path(source, job.target)):
-            document = await self._run_in_thread(job, _read, content, job.kind) if number else document
-            job.total += len(document.segments)
+        models, job.total = self.service.models.require_path(source, job.target), len(document.segments)
+        for number, model in enumerate(models):
+            document = await self._run_in_thread(job, read_upload, content, job.kind) if number else document
             key = BatchKey(model, escape=document.escape, by_sentence=document.by_sentence)
             answers: list[str] = []
             while turn := document.segments[len(answers) : len(answers) + _SEGMENTS_A_TURN]:
                 answers += [one.text for one in await self.service.batcher.translate(key, turn)]
-                job.done += len(turn)
+                job.done = min(job.total, (number * job.total + len(answers)) // len(models))
             content = await self._run_in_thread(job, document.write, answers, (model.source, model.target))
         return content
 
@@ -385,12 +370,20 @@ class FileTranslations:
             _remove(job)
 
 
+def _append_result(results: list[_Result], work: Callable[..., _Result], *arguments: Any) -> None:
+    """Append the result of work. An error about a file does not keep the frames in which it occurred."""
+    try:
+        results.append(work(*arguments))
+    except DataError as error:
+        raise error.with_traceback(None) from None
+
+
 def _half(number: int) -> int:
     return max(1, number // 2)
 
 
 def _waiting_bytes(jobs: Iterable[FileJob]) -> int:
-    """Bytes of the waiting files among these. Other files have no text in memory here."""
+    """Bytes of the waiting files among these."""
     return sum(job.num_bytes for job in jobs if job.waits)
 
 
@@ -399,34 +392,6 @@ def _remove(job: FileJob) -> None:
     if job.path is not None and not job.num_downloads:
         with contextlib.suppress(OSError):
             job.path.unlink()
-
-
-def _read(content: bytes, kind: str) -> Document:
-    """Read a file. Raises DataError if it has too many parts, or too long ones: before they are made, if possible."""
-    document: Document
-    if kind in OFFICE:
-        document, longest = read_office(content, "the file", limits=_OFFICE_LIMITS), 0
-    else:
-        text, text_format = content.decode(), PLAIN_TEXT if kind == "text" else TEXT_FORMATS[kind]
-        longest = _longest_stretch(text_format.measure(text))
-        document = TextDocument(text if longest <= _LONGEST_STRETCH else "", kind, text_format)
-    if longest <= _LONGEST_STRETCH:
-        longest = max((len(one.text) for one in document.segments), default=0)
-    if longest > _LONGEST_TEXT:
-        raise DataError(f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. Split it.")
-    return document
-
-
-def _longest_stretch(measured: Iterable[tuple[str, int]]) -> int:
-    """The most characters of a stretch of text. Raises DataError for too many parts."""
-    counts: Counter[str] = Counter()
-    longest = 0
-    for name, length in measured:
-        counts[name] += 1
-        if counts[name] > (most := _MOST_MARKERS if name == MARKERS else _MOST_PARTS):
-            raise DataError(f"the file may have at most {most} {name}, but has more. Send it in parts.")
-        longest = max(longest, length)
-    return longest
 
 
 def _not_found() -> Refused:

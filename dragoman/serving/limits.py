@@ -36,7 +36,7 @@ class ServeSettings:
     max_alternatives: int = setting(5, "Maximum number of alternative translations of a text", minimum=0, maximum=100)
     max_body_bytes: int = setting(1 << 20, "Maximum number of bytes in a request", minimum=1)
     max_file_bytes: int = setting(10 << 20, "Maximum number of bytes in a file to translate", minimum=1)
-    max_files: int = setting(100, "Maximum number of files kept for download, for half an hour each", minimum=1)
+    max_files: int = setting(100, "Maximum number of files kept for download, for at most half an hour each", minimum=1)
     body_seconds: float = setting(10.0, "Seconds for a request to arrive; a slower one is cut off (408)", above=0.0)
     requests_per_minute: int = setting(0, "Requests per minute and key, or address if no keys; 0: no limit", minimum=0)
     drain_delay_seconds: float = setting(1.0, "Seconds to accept connections after SIGTERM (/readyz: 503)", minimum=0.0)

@@ -91,7 +91,7 @@ class BatchKey(NamedTuple):
     details
         Whether to compute word alignments and flags.
     escape
-        What must be applied to translations.
+        The function that escapes translations.
     by_sentence
         Whether a text may have several sentences, which are then translated one by one.
     """

@@ -1,4 +1,4 @@
-"""What a reviewer gets: the counts of flags, and a bilingual file with both sides of a translation.
+"""Review a translation: counts of flags, and a bilingual file with both sides.
 
 A bilingual file is a page for people, or holds sentence pairs for a translation memory or for training. It is written
 while texts are translated, so that long files need no memory.
@@ -18,14 +18,12 @@ from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file
 from dragoman.languages import language_code, name_with_code
-from dragoman.records import Details, Translation
+from dragoman.records import Translation
 from dragoman.text.documents.markup import escape_text
+from dragoman.text.documents.office.xml import ILLEGAL
 from dragoman.version import __version__
-from dragoman.workflows.models import LoadedTranslator
 
 _BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""What XML cannot hold."""
 
 
 @dataclass(slots=True)
@@ -35,7 +33,7 @@ class Review:
     Parameters
     ----------
     needs_flags
-        Whether the flags are counted or written, so that they must be computed.
+        Whether flags must be computed, to be counted or written.
     note
         Called with each translation, such as to print what it lost.
     write
@@ -51,10 +49,6 @@ class Review:
     write: Callable[[Translation], object] = bool
     flags: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
-
-    def details(self, alignment: bool = False, flags: bool = False) -> Details:
-        """What the translator must compute, besides what the caller needs."""
-        return Details(alignment, flags or self.needs_flags)
 
     def add(self, translation: Translation) -> None:
         """Count a translation. Its text has neither markers nor escapes."""
@@ -83,7 +77,7 @@ class Review:
 def sentence_pairs(translation: Translation) -> Iterator[tuple[str, str]]:
     """The sentences of a text with their translations, each on one line. None is empty."""
     for pair in translation.parts or [(translation.src, translation.text)]:
-        src, tgt = (_ILLEGAL.sub("", _BREAKS.sub(" ", text)).strip() for text in pair)
+        src, tgt = (ILLEGAL.sub("", _BREAKS.sub(" ", text)).strip() for text in pair)
         if src and tgt:
             yield src, tgt
 
@@ -156,7 +150,7 @@ def check_bilingual(path: Path, output: Path | None) -> None:
 
 @contextmanager
 def open_review(
-    path: Path | None, name: str, model: LoadedTranslator, needs_flags: bool = False, hint: str = ""
+    path: Path | None, name: str, languages: tuple[str, str], needs_flags: bool = False, hint: str = ""
 ) -> Iterator[Review]:
     """A review of the translation of the file `name`, which is also written to a bilingual file at `path`, if given.
 
@@ -167,9 +161,9 @@ def open_review(
     if path is None:
         yield review
         return
-    languages = language_code(model.src_lang), language_code(model.tgt_lang)
+    languages = language_code(languages[0]), language_code(languages[1])
     if _format_of(path) == ".tmx" and (not all(languages) or languages[0] == languages[1]):
-        problem = f"needs two languages, but those of the model are {languages[0] or '?'} and {languages[1] or '?'}"
+        problem = f"needs two languages, but they are {languages[0] or '?'} and {languages[1] or '?'}"
         raise ConfigError(f"`--bilingual` is {path}, which {problem}. Use .tsv or .html{hint}.")
     form = _FORMATS[_format_of(path)](name, languages, review)
     try:

@@ -8,10 +8,10 @@ from pathlib import Path
 from dragoman.errors import ConfigError
 from dragoman.files import is_device, is_packed, write_file
 from dragoman.languages import language_code
-from dragoman.records import Escape, Preserve, Translation
+from dragoman.records import Details, Escape, Preserve, Translation
 from dragoman.text.documents.document import Document
 from dragoman.text.documents.kinds import OFFICE, kind_of_name
-from dragoman.text.documents.markers import MarkedText, plain_text
+from dragoman.text.documents.markers import MarkedText, is_gap, plain_text, text_with_gaps
 from dragoman.workflows.bilingual import Review
 from dragoman.workflows.models import LoadedTranslator
 from dragoman.workflows.progress import QUIET, Progress
@@ -56,7 +56,7 @@ def translate_segments(
         progress.note(note)
     with progress.counting(stage, len(document.segments), "segments"):
         preserve = replace(preserve, escape=document.escape)
-        answers = model.translator.translate_marked(document.segments, preserve, review.details())
+        answers = model.translator.translate_marked(document.segments, preserve, Details(flags=review.needs_flags))
     review.totals["kept"] += document.num_kept
     for segment, answer in zip(document.segments, answers, strict=True):
         review.add(_plain(segment, answer, document.escape))
@@ -65,10 +65,25 @@ def translate_segments(
 
 
 def _plain(segment: MarkedText, answer: Translation, escape: Escape) -> Translation:
-    """The translation as plain text: without the markers of its segment and without escapes."""
+    """The translation as plain text: without the markers of its segment and without escapes.
+
+    Its `parts` are the sentences that are whole, without kept text in them: ("", "") if none is.
+    """
     text = plain_text(segment, answer.text, escape)
     lost = answer.lost if escape is str else tuple(map(unescape, answer.lost))
-    return replace(answer, candidates=tuple(replace(one, text=text) for one in answer.candidates[:1]), lost=lost)
+    gaps = [marker.start for marker in segment.markers if is_gap(marker)]
+    whole, stop = list[tuple[str, str]](), 0
+    for src, tgt in answer.parts or ((answer.src, text),) if gaps else ():
+        start = max(answer.src.find(src, stop), stop)
+        stop = start + len(src)
+        whole += [(src, tgt)] * (not any(start <= gap <= stop for gap in gaps))
+    return replace(
+        answer,
+        src=text_with_gaps(segment),
+        candidates=tuple(replace(one, text=text) for one in answer.candidates[:1]),
+        parts=tuple(whole or [("", "")]) if gaps else answer.parts,
+        lost=lost,
+    )
 
 
 def write_document(content: bytes, path: Path) -> None:

@@ -104,6 +104,45 @@ def test_each_sentence_stands_beside_its_translation(name: str, tmp_path: Path) 
     ]
 
 
+TEXT = '<w:r><w:t xml:space="preserve">%s</w:t></w:r>'
+FIELD = "".join(
+    f"<w:r>{content}</w:r>"
+    for content in (
+        '<w:fldChar w:fldCharType="begin"/>',
+        "<w:instrText>PAGEREF a</w:instrText>",
+        '<w:fldChar w:fldCharType="separate"/>',
+        "<w:t>12</w:t>",
+        '<w:fldChar w:fldCharType="end"/>',
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "shown"),
+    [
+        ("a.html", b"<p>Use <code>ls</code> now. It is late.</p>", "Use … now. It is late."),
+        ("b.html", b'<p>A <img src="a"> dog runs. It is late.</p>', "A dog runs. It is late."),
+        (
+            "c.docx",
+            docx(f"<w:p>{TEXT % 'See page '}{FIELD}{TEXT % ' now. It is late.'}</w:p>"),
+            "See page … now. It is late.",
+        ),
+    ],
+)
+def test_a_sentence_with_a_gap_is_no_pair(name: str, content: bytes, shown: str, tmp_path: Path) -> None:
+    """Code, or a page number: a translation memory would have a sentence that nobody wrote."""
+    (tmp_path / name).write_bytes(content)
+    for ending in ("tsv", "html"):
+        translate(
+            tmp_path / name, "--output", tmp_path / f"{ending}-{name}", "--bilingual", tmp_path / f"both.{ending}"
+        )
+    (row,) = rows_of(tmp_path / "both.html")
+    assert row[1] == shown
+    assert row[2].count("…") == shown.count("…")
+    pairs = [line.split("\t")[0] for line in (tmp_path / "both.tsv").read_text(encoding="utf-8").splitlines()]
+    assert pairs == (["It is late."] if "…" in shown else ["A dog runs.", "It is late."])
+
+
 def test_what_a_reviewer_must_check_is_marked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "a.html"
     page.write_text("<p>It is late.</p><p>Xqzzy <b>blorf</b> wug 17 tiktak.</p><p>Where is the station?</p>")
@@ -206,7 +245,8 @@ def test_a_summary_of_lines_folders_and_kept_paragraphs(tmp_path: Path, capfd: p
     translate(tmp_path / "lines", *flags)
     said = [line for line in capfd.readouterr().err.splitlines() if "segment:" in line]
     assert [re.sub(r"\(.*?\)", "", line) for line in said] == [
-        "dragoman: 1 segment: 1 flagged , 1 lost a placeholder or term. `--bilingual review.html` shows them."
+        "dragoman: 1 segment: 1 flagged , 1 lost a placeholder or term. `--bilingual review.html` shows the flagged "
+        "ones."
     ]
     assert "lost 1" in said[0]
 
@@ -267,7 +307,7 @@ def test_a_translation_memory_needs_languages(
     translate(Path("a.html"), *flags, model=str(model_folder), expected=2)
     said = capfd.readouterr().err
     assert said.endswith(
-        "dragoman: `--bilingual` is both.tmx, which needs two languages, but those of the model are ? and ?. Use .tsv "
+        "dragoman: `--bilingual` is both.tmx, which needs two languages, but they are ? and ?. Use .tsv "
         "or .html, or name both: `--src-lang en --tgt-lang de`.\n"
     )
     assert files() == before

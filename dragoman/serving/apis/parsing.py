@@ -83,7 +83,8 @@ def parse_file(service: Service, upload: object, languages: tuple[str, str], cli
     if kind and name in OFFICE and ending not in kind.endings.split():
         stem, ending = upload.name, kind.endings.split()[0]
     if ending not in FILE_ENDINGS or (kind and name not in DOCUMENTS):
-        advice = f" The file holds {kind.name}. {kind.advice}" if kind else ""
+        advice = f" The file is {kind.name}. {kind.advice}" if kind else ""
+        advice = advice if dot else " Send the file with its name."
         endings = ", ".join(FILE_ENDINGS)
         raise Refused(400, f"Invalid request: file format not supported. Supported: {endings}.{advice}")
     if len(upload.content) > (most := service.settings.max_file_bytes):

@@ -3,7 +3,7 @@
 import { ask, download, remove, upload } from "./server.js";
 
 const EVERY_SECONDS = 0.5;
-const FINAL = [400, 404, 410, 413]; // statuses of errors that another try does not change
+const FINAL = [400, 410, 413]; // statuses of errors that another try does not change
 
 const make = (tag, words = "", kind = "") => Object.assign(document.createElement(tag), { textContent: words, className: kind });
 const pathOf = (job) => `v1/files/${job.id}`;
@@ -67,7 +67,10 @@ async function translate(job, tell) {
   const form = new FormData();
   for (const [name, value] of Object.entries(job.fields)) form.set(name, value);
   tell(job.id ? "Trying again" : "Uploading");
-  let answer = await (job.id ? ask(pathOf(job), null, options) : upload("v1/files", form, options));
+  const send = () => upload("v1/files", form, options);
+  // The server has dropped a file whose translation it has sent in full, even if not all of it arrived.
+  const again = (error) => (error.cause === 404 ? send() : Promise.reject(error));
+  let answer = await (job.id ? ask(pathOf(job), null, options).catch(again) : send());
   job.id = answer.id;
   if (options.signal.aborted) await remove(pathOf(job));
   while (answer.status === "translating") {

@@ -98,7 +98,7 @@ def kind_of_archive(start: bytes, path: str | Path) -> FileKind | None:
     text = start[:_LOOKED_AT_BYTES].decode("latin-1")
     found = next((kind for kind in _OFFICE_KINDS if kind.start and re.search(kind.start, text)), None)
     by_name = kind_of_name(path)
-    return by_name if found and by_name in _OFFICE_KINDS and by_name.name not in OFFICE else found
+    return by_name if found and by_name in _OFFICE_KINDS and not by_name.start else found
 
 
 def kind_of_text(start: bytes) -> FileKind | None:

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from html import unescape
 from typing import NamedTuple
 
-_POINT = "\ufffc"
+_TAG = re.compile("<[^>]*>")
+GAP = "…"
+"""What a reader sees in place of text that is not translated."""
+_POINT = "\0"
 _POINTS = re.compile(f" ?{_POINT}+(?=[\\s.,;:!?…)]|$)|{_POINT}+")
 
 
@@ -75,14 +78,30 @@ def _translated(part: str | MarkedText | MarkedDocument, following: Iterator[str
 def plain_text(source: MarkedText, translation: str, escape: Callable[[str], str]) -> str:
     """The translation of a text as the reader sees it: without its markers, and unescaped.
 
-    `escape` was applied to the text between the markers: `str`, or a function that escapes as HTML and XML do.
+    Kept text, such as code, becomes "…". `escape` was applied to the text between the markers: `str`, or a function
+    that escapes as HTML and XML do.
     """
-    points = {one.head: _POINT for one in source.markers if one.start == one.stop}
+    points = {one.head: GAP if is_gap(one) else _POINT for one in source.markers if one.start == one.stop}
     parts = {part for one in source.markers for part in (one.head, one.tail) if part}
     for part in sorted(parts, key=len, reverse=True):  # one may be part of another
         translation = translation.replace(part, points.get(part, ""))
     translation = _POINTS.sub("", translation).strip() if parts else translation
     return translation if escape is str else unescape(translation)
+
+
+def is_gap(marker: Marker) -> bool:
+    """Whether a point has text that is not translated, or refers to such text in an office document."""
+    is_reference = any(marker.spaced) and marker.head[1:-2].isdecimal()
+    return marker.start == marker.stop and (is_reference or any(map(str.isalnum, _TAG.sub("", marker.head))))
+
+
+def text_with_gaps(source: MarkedText) -> str:
+    """The text with `GAP` in place of kept text."""
+    text = source.text
+    for marker in reversed([one for one in source.markers if is_gap(one)]):
+        before, after = text[: marker.start].rstrip(), text[marker.start :].lstrip()
+        text = f"{before}{' ' * marker.spaced[0]}{GAP}{' ' * marker.spaced[1]}{after}"
+    return text.strip()
 
 
 def remove_placeholders(source: MarkedText, placeholders: Sequence[Marker]) -> MarkedText:

@@ -74,7 +74,8 @@ def insert_markers(
             begin = offset + start if known is None or known[0] == known[1] else known[0]
             ranges[marker] = begin, offset + stop if stop > start or known is None else known[1]
         offset += len(part.tgt_spans)
-    return _render(source.markers, _nest(source.markers, ranges, offset), translation, tgt_spans, escape)
+    ranges_of_all = _nest(source.markers, ranges, offset)
+    return _Page(source.markers, ranges_of_all, translation, tgt_spans, escape).render()
 
 
 def _touching_markers(markers: Sequence[Marker], starts: Sequence[int], bounds: Range) -> list[int]:
@@ -263,58 +264,63 @@ class _Part:
         return max(choices, key=lambda gap: float(score[gap]), default=first)
 
 
-def _render(
-    markers: Sequence[Marker], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
-) -> str:
-    """The text with every marker at its range of words."""
-    children = defaultdict[int, list[int]](list)
-    for number in sorted(range(len(markers)), key=lambda one: (ranges[one], one)):
-        children[markers[number].parent].append(number)
-    page = _Page(text, escape)
-
-    def write(number: int) -> None:
-        marker, (start, stop) = markers[number], ranges[number]
-        before = spans[start - 1][1] if start else 0
-        if marker.start == marker.stop and not children[number]:
-            page.text_to(before)
-            page.point(marker)
-            return
-        page.text_to(spans[start][0] if stop > start else before)
-        page.write(marker.head)
-        for child in children[number]:
-            write(child)
-        page.text_to(spans[stop - 1][1] if stop > start else 0)
-        page.write(marker.tail)
-
-    for number in children[-1]:
-        write(number)
-    page.text_to(len(text))
-    return "".join(page.parts)
-
-
 class _Page:
-    """The output so far: the text up to a position, with its markers."""
+    """The text with every marker at its range of words, written from left to right.
 
-    def __init__(self, text: str, escape: Callable[[str], str]) -> None:
-        self._text, self._escape, self._place = text, escape, 0
-        self.parts: list[str] = []
-        self._ends_in_space, self._wants_space = True, False
+    The methods call each other instead of functions inside of one: those would keep a large document in memory until
+    garbage is collected.
+    """
 
-    def text_to(self, place: int) -> None:
+    def __init__(
+        self,
+        markers: Sequence[Marker],
+        ranges: Sequence[Range],
+        text: str,
+        spans: Sequence[Range],
+        escape: Callable[[str], str],
+    ) -> None:
+        self._markers, self._ranges, self._text, self._spans, self._escape = markers, ranges, text, spans, escape
+        self._children = defaultdict[int, list[int]](list)
+        for number in sorted(range(len(markers)), key=lambda one: (ranges[one], one)):
+            self._children[markers[number].parent].append(number)
+        self._parts: list[str] = []
+        self._place, self._ends_in_space, self._wants_space = 0, True, False
+
+    def render(self) -> str:
+        for number in self._children[-1]:
+            self._add_marker(number)
+        self._add_text_to(len(self._text))
+        return "".join(self._parts)
+
+    def _add_marker(self, number: int) -> None:
+        marker, (start, stop) = self._markers[number], self._ranges[number]
+        before = self._spans[start - 1][1] if start else 0
+        if marker.start == marker.stop and not self._children[number]:
+            self._add_text_to(before)
+            self._add_point(marker)
+            return
+        self._add_text_to(self._spans[start][0] if stop > start else before)
+        self._add(marker.head)
+        for child in self._children[number]:
+            self._add_marker(child)
+        self._add_text_to(self._spans[stop - 1][1] if stop > start else 0)
+        self._add(marker.tail)
+
+    def _add_text_to(self, place: int) -> None:
         if place > self._place:
             text = self._text[self._place : place]
             if self._wants_space and not text[0].isspace() and text[0] not in _CLOSING:
-                self.write(" ")
-            self.write(self._escape(text))
+                self._add(" ")
+            self._add(self._escape(text))
             self._place = place
 
-    def write(self, part: str) -> None:
-        if part:
-            self.parts.append(part)
-            self._ends_in_space, self._wants_space = part[-1].isspace(), False
-
-    def point(self, marker: Marker) -> None:
+    def _add_point(self, marker: Marker) -> None:
         if (marker.spaced[0] or self._wants_space) and not self._ends_in_space:
-            self.write(" ")
-        self.write(marker.head + marker.tail)
+            self._add(" ")
+        self._add(marker.head + marker.tail)
         self._wants_space = marker.spaced[1]
+
+    def _add(self, part: str) -> None:
+        if part:
+            self._parts.append(part)
+            self._ends_in_space, self._wants_space = part[-1].isspace(), False

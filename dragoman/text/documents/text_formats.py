@@ -76,7 +76,7 @@ class TextFormat:
 
     @property
     def escape(self) -> Callable[[str], str]:
-        """What must be applied to translations."""
+        """The function that escapes translations."""
         return escape_text if self.is_markup else str
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import TypedDict, Unpack
 
 from dragoman.config.fields import did_you_mean
@@ -19,6 +20,8 @@ from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.bilingual import check_bilingual, open_review
 from dragoman.workflows.documents import check_output, translate_segments, write_document
 from dragoman.workflows.models import load_model
+
+_LONGEST_NAME = 60
 
 
 class DocumentReading(TypedDict, total=False):
@@ -91,10 +94,8 @@ def translate_document(
             raise ConfigError(f"`{name}` must be {expected}, but is {one_line(value)}.")
     styles = list(checked_texts(keep_styles, "keep_styles"))
     source = document if isinstance(document, bytes) else check_path("document", document, ", or the bytes of a file")
-    target, pairs = (
-        None if path is None else check_path(name, path)
-        for name, path in (("output", output), ("bilingual", bilingual))
-    )
+    target = None if output is None else check_path("output", output)
+    pairs = None if bilingual is None else check_path("bilingual", bilingual)
     read = open_document(source, "", comments, styles)
     if target is not None:
         check_target(target, "--output", "translations.txt" if read.kind == "text" else f"translated.{read.kind}")
@@ -112,11 +113,13 @@ def translate_document(
     def note(answer: Translation) -> None:
         faults.extend([answer] * bool(answer.cut or answer.lost))
 
-    with open_review(pairs, "the document" if isinstance(source, bytes) else str(source), model) as review:
+    name, languages = "the document" if isinstance(source, bytes) else str(source), (model.src_lang, model.tgt_lang)
+    with open_review(pairs, name, languages) as review:
         translated = translate_segments(read, model, preserve, replace(review, note=note), progress)
     if faults:
-        first = one_line(faults[0].src)
-        progress.note(f"{len(faults):,} translations were cut or lost a part, such as that of {first}.")
+        count = f"{len(faults):,} translation{'s were' if len(faults) > 1 else ' was'}"
+        first = shorten(faults[0].src, _LONGEST_NAME, placeholder="…")
+        progress.note(f"{count} cut or lost a part, such as that of {first!r}.")
     if target is None:
         return translated
     write_document(translated, target)

@@ -13,9 +13,8 @@ from dragoman.records import Candidate, Translation
 from dragoman.text.corpus.tables import Table
 from dragoman.text.corpus.tmx import ReadReport, read_tmx
 from dragoman.workflows.bilingual import open_review
-from dragoman.workflows.models import LoadedTranslator
 
-MODEL: Any = LoadedTranslator(None, "en", "ar")  # type: ignore[arg-type]
+MODEL: Any = ("en", "ar")
 AWKWARD = st.text(
     st.sampled_from("a<>&\"']]>\t\r\n\v\x00\x07\x1e\x85\u2028\ufffe\ufffc\u202eשلé字😀 \xa0"), max_size=12
 )

@@ -18,9 +18,11 @@ from dragoman.errors import DataError
 from dragoman.text.documents.office.xml import XmlText, parse_xml
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Those of office files. Others may need gigabytes of memory."""
+"""The compression methods of office files. Others may need gigabytes of memory."""
 _ENTRY = b"PK\x01\x02"
-"""What each entry of the directory starts with."""
+"""The first bytes of each entry of the directory."""
+_END = b"PK\x05\x06"
+"""The first bytes of the record after the directory (APPNOTE.TXT, 4.3.16)."""
 _RATIO_BYTES = 10 << 20
 """A smaller member may be compressed to any ratio: a blank picture is."""
 _MOST_RATIO = 300
@@ -29,7 +31,7 @@ _ENCRYPTED = 1
 
 
 class Limits(NamedTuple):
-    """What an archive may have at most. Beyond this, it is refused before it takes the memory.
+    """The limits of an archive. A larger one is refused before it takes memory.
 
     Attributes
     ----------
@@ -39,12 +41,15 @@ class Limits(NamedTuple):
         Bytes of all members together.
     xml_bytes, tags
         Bytes of the members that are read, and their tags and attributes.
+    text_bytes
+        Bytes between two tags.
     """
 
     members: int = 20_000
     expanded_bytes: int = 1 << 30
     xml_bytes: int = 1 << 30
     tags: int = 1 << 30
+    text_bytes: int = 1 << 30
 
 
 class Archive:
@@ -74,7 +79,9 @@ class Archive:
         self.name, self._limits = name, limits
         self.notes: list[str] = []
         self._xml: dict[str, tuple[int, int]] = {}
-        if (count := content.count(_ENTRY)) > limits.members:
+        end = content.rfind(_END)
+        size = int.from_bytes(content[end + 12 : end + 16], "little")  # of the directory
+        if (count := content.count(_ENTRY, max(0, end - size))) > limits.members:
             raise self._too_large(f"{count:,} members", f"{limits.members:,}")
         try:
             self._file = zipfile.ZipFile(BytesIO(content))
@@ -117,6 +124,9 @@ class Archive:
         if sizes > limits.xml_bytes or tags > limits.tags:
             what = f"text and markup of {sizes:,} bytes with {tags:,} tags and attributes"
             raise self._too_large(what, f"{limits.xml_bytes:,} bytes with {limits.tags:,} tags and attributes")
+        long = (part.partition(b">")[2] for part in content.split(b"<") if len(part) > limits.text_bytes)
+        if (longest := max(map(len, long), default=0)) > limits.text_bytes:
+            raise self._too_large(f"{longest:,} bytes of text without a tag", f"{limits.text_bytes:,}")
         return content
 
     def write(self, replaced: Mapping[str, bytes]) -> bytes:
@@ -143,14 +153,13 @@ class Archive:
         """What messages call a member."""
         return f"{self.name}: member {one_line(member)}"
 
-    def _too_large(self, found: str, most: str) -> DataError:
-        advice = "Split the document, or make its pictures smaller."
+    def _too_large(self, found: str, most: str, advice: str = "Split the document.") -> DataError:
         return DataError(f"{self.name} has {found}, but at most {most} are read. {advice}")
 
     def _check(self, num_bytes: int) -> None:
         infos = self._file.infolist()
         if (size := sum(info.file_size for info in infos)) > (most := self._limits.expanded_bytes):
-            raise self._too_large(f"{size:,} bytes when expanded", f"{most:,}")
+            raise self._too_large(f"{size:,} bytes when expanded", f"{most:,}", "Make its pictures smaller.")
         seen: set[str] = set()
         for info in infos:
             path = PurePosixPath(info.filename.replace("\\", "/"))
@@ -166,8 +175,7 @@ class Archive:
             if info.flag_bits & _ENCRYPTED:
                 raise self.fault(info.filename, "is encrypted", "Save the file without a password.")
             if info.file_size > max(_RATIO_BYTES, _MOST_RATIO * max(info.compress_size, 1)):
-                raise self.fault(
-                    info.filename, f"grows from {info.compress_size:,} to {info.file_size:,} bytes", advice
-                )
+                grows = f"grows from {info.compress_size:,} to {info.file_size:,} bytes"
+                raise self.fault(info.filename, grows, "Do not trust this file, or make its pictures smaller.")
             if info.compress_size > num_bytes:
                 raise self.fault(info.filename, "is larger than the archive", "Get the file again.")

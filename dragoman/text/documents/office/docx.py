@@ -98,6 +98,7 @@ class WordReader(PartReader):
         children = [child for one in properties for child in properties_in(str(one), self.xml.prefixes)]
         if any(child.name == "w:pStyle" and child.local("val") in self._kept_styles for child in children):
             self.num_kept += has_letters(atoms)
+            self.has_kept = False
             return [*properties, *(piece for unit in units for piece in unit.raw), end.raw]
         return [*properties, *self.segment(units, atoms, runs.serialize), end.raw]
 
@@ -157,6 +158,7 @@ class WordReader(PartReader):
         if tag.name in ("w:t", "w:noBreakHyphen"):
             raw, text = self._text(tag) if tag.name == "w:t" else (self.skip(tag), _NO_BREAK_HYPHEN)
             is_kept = run in self._runs.hidden or (run in self._runs.raised and text.strip().isdecimal())
+            self.has_kept = self.has_kept or (is_kept and any(map(str.isalpha, text)))
             return Unit([raw], [Mark("point", (raw,), run) if is_kept else Text(text, run)])
         raws = tuple(self.element(tag))
         kind = _FIELD_KINDS.get(tag.local("fldCharType") or tag.name, "point")

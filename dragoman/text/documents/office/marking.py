@@ -13,7 +13,7 @@ from dragoman.text.documents.markers import MarkedText, Marker
 from dragoman.text.documents.office.atoms import Atom, Mark, Text, has_words, is_shown, is_space
 
 _NO_MARKS = frozenset[str]()
-"""One for all paragraphs, of which a document may have thousands."""
+"""The same empty set for all paragraphs, to save memory."""
 _SHORT_LINE = 40
 """The characters of the longest line of an address, a poem or a form. Other lines are broken inside sentences."""
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import ClassVar
 
-from dragoman.text.documents.office.atoms import Atom, Mark, Piece, Text, Unit, join_units
+from dragoman.text.documents.office.atoms import Atom, Mark, Piece, Text, Unit, is_shown, join_units
 from dragoman.text.documents.office.parts import SOFT_HYPHEN, PartReader, write_plain
 from dragoman.text.documents.office.xml import XmlText, XmlToken
 
@@ -95,8 +95,10 @@ class OpenDocumentReader(PartReader):
             elif token.kind == "start" and not self.keeps(token) and token.name in _CONTAINERS:
                 units += self._container(token)
             else:
-                raw = tuple(self.element(token))
-                units.append(self.point(token.name, raw))
+                units.append(self.point(token.name, tuple(self.element(token))))
+                is_styled = _style_of(token) in self._kept_styles
+                is_kept = is_styled and any(isinstance(atom, Mark) and is_shown(atom) for atom in units[-1].atoms)
+                self.has_kept = self.has_kept or is_kept
         return units, self.end
 
     def _container(self, tag: XmlToken) -> list[Unit]:

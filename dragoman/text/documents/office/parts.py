@@ -55,6 +55,8 @@ class PartReader(ABC):
         The end tag that `inside` met last.
     num_kept
         The number of paragraphs with letters that are kept because of their style.
+    has_kept
+        Whether text since the last paragraph was kept because of its style.
     """
 
     end: XmlToken
@@ -62,7 +64,7 @@ class PartReader(ABC):
     """The elements that are white space, and what ends there. See `Mark.ends`."""
 
     def __init__(self, xml: XmlText) -> None:
-        self.xml, self.num_kept = xml, 0
+        self.xml, self.num_kept, self.has_kept = xml, 0, False
         self._tokens = xml.tokens()
 
     def read(self) -> list[Piece]:
@@ -125,6 +127,8 @@ class PartReader(ABC):
         self, units: Sequence[Unit], atoms: list[Atom], serialize: Callable[[Iterable[FlatAtom]], list[Piece]]
     ) -> list[Piece]:
         """A paragraph as a segment, or as it is if it has no letters."""
+        self.num_kept += self.has_kept and not has_letters(atoms)
+        self.has_kept = False
         if has_letters(atoms):
             return [Paragraph(units, atoms, serialize)]
         return [piece for unit in units for piece in unit.raw]

@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 ATTRIBUTE = re.compile(r"""([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(r"&(?:#x([0-9a-fA-F]+)|#([0-9]+)|(\w+));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _MOST_NESTED = 200
 _PARSED_BYTES = 1 << 18
 
@@ -127,6 +127,7 @@ def parse_xml(content: bytes, place: str) -> Element:
     while layer := [child for element in layer for child in element]:
         depth += 1
         if depth > _MOST_NESTED:
+            advice = "Take apart tables that are inside of others."
             raise DataError(f"{place} has more than {_MOST_NESTED} nested elements. {advice}")
     return root
 
@@ -143,7 +144,7 @@ def _referred(match: re.Match[str]) -> str:
 
 def escape_xml(text: str) -> str:
     """The text escaped for use between tags, without characters that XML cannot hold."""
-    return escape_text(_ILLEGAL.sub("", text))
+    return escape_text(ILLEGAL.sub("", text))
 
 
 def escape_attribute(text: str) -> str:

@@ -86,6 +86,24 @@ def test_a_plain_text_in_an_office_file_is_not_code() -> None:
     assert texts(odt(text + "<text:p>one</text:p>" * 2, named)) == ["one"] * 2
 
 
+def test_a_paragraph_with_nothing_but_kept_runs_is_counted() -> None:
+    styles = word_part('<w:style w:styleId="C"><w:name w:val="Source Text"/></w:style>', "styles")
+    code = '<w:rPr><w:rStyle w:val="C"/></w:rPr>'
+    body = (
+        paragraph(run("x = y", code))
+        + paragraph(run("one "), run("x", code))
+        + paragraph()
+        + paragraph(run("12", code))
+    )
+    guide = read_office(docx(body, word__styles=styles), "my.docx")
+    assert [segment.text for segment in guide.segments] == ["one"]
+    assert (guide.num_kept, guide.notes) == (1, ["my.docx: paragraphs left as they are, because of their styles: 1."])
+    named = '<style:style style:name="Source_20_Text" style:family="text"/>'
+    span = '<text:span text:style-name="Source_20_Text">x = y</text:span>'
+    note = read_office(odt(f"<text:p>{span}</text:p><text:p>one {span}</text:p><text:p/>", named), "my.odt")
+    assert ([segment.text for segment in note.segments], note.num_kept) == (["one"], 1)
+
+
 def test_a_style_that_should_be_kept_and_is_not_there_is_a_note() -> None:
     assert notes_of(docx(paragraph(run("one"))), "Kode") == ["no style has the name 'Kode', which should be kept."]
 
