@@ -11,7 +11,7 @@ from dragoman.languages import language_code
 from dragoman.records import Details, Escape, Preserve, Translation
 from dragoman.text.documents.document import Document
 from dragoman.text.documents.kinds import OFFICE, kind_of_name
-from dragoman.text.documents.markers import MarkedText, is_gap, plain_text, text_with_gaps
+from dragoman.text.documents.markers import GAP, MarkedText, is_gap, plain_text, text_with_gaps
 from dragoman.workflows.bilingual import Review
 from dragoman.workflows.models import LoadedTranslator
 from dragoman.workflows.progress import QUIET, Progress
@@ -69,7 +69,7 @@ def _plain(segment: MarkedText, answer: Translation, escape: Escape) -> Translat
 
     Its `parts` are the sentences that are whole, without kept text in them: ("", "") if none is.
     """
-    text = plain_text(segment, answer.text, escape)
+    text = plain_text(segment, answer.text, escape, GAP)
     lost = answer.lost if escape is str else tuple(map(unescape, answer.lost))
     gaps = [marker.start for marker in segment.markers if is_gap(marker)]
     whole, stop = list[tuple[str, str]](), 0

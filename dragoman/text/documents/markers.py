@@ -75,13 +75,13 @@ def _translated(part: str | MarkedText | MarkedDocument, following: Iterator[str
     return part if isinstance(part, str) else next(following)
 
 
-def plain_text(source: MarkedText, translation: str, escape: Callable[[str], str]) -> str:
+def plain_text(source: MarkedText, translation: str, escape: Callable[[str], str], gap: str = _POINT) -> str:
     """The translation of a text as the reader sees it: without its markers, and unescaped.
 
-    Kept text, such as code, becomes "…". `escape` was applied to the text between the markers: `str`, or a function
-    that escapes as HTML and XML do.
+    `gap`, such as `GAP`, replaces text that was kept, such as code. `escape` was applied to the text between the
+    markers: `str`, or a function that escapes as HTML and XML do.
     """
-    points = {one.head: GAP if is_gap(one) else _POINT for one in source.markers if one.start == one.stop}
+    points = {one.head: gap if is_gap(one) else _POINT for one in source.markers if one.start == one.stop}
     parts = {part for one in source.markers for part in (one.head, one.tail) if part}
     for part in sorted(parts, key=len, reverse=True):  # one may be part of another
         translation = translation.replace(part, points.get(part, ""))
