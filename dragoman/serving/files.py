@@ -375,6 +375,7 @@ def _append_result(results: list[_Result], work: Callable[..., _Result], *argume
     try:
         results.append(work(*arguments))
     except DataError as error:
+        error.__context__ = None
         raise error.with_traceback(None) from None
 
 
