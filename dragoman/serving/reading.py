@@ -7,7 +7,6 @@ from dragoman.errors import DataError
 from dragoman.text.documents.document import TEXT_FORMATS, Document, TextDocument
 from dragoman.text.documents.kinds import OFFICE
 from dragoman.text.documents.office.archive import Limits
-from dragoman.text.documents.office.document import read_office
 from dragoman.text.documents.text_formats import MARKERS, PLAIN_TEXT
 
 # Most characters in a paragraph: a text in translation cannot be interrupted.
@@ -24,6 +23,8 @@ _OFFICE_LIMITS = Limits(members=10_000, expanded_bytes=200 << 20, xml_bytes=8 <<
 def read_upload(content: bytes, kind: str) -> Document:
     """Read a file. Raises DataError if it has too many parts, or too long ones: before they are made, if possible."""
     if kind in OFFICE:
+        from dragoman.text.documents.office.document import read_office
+
         document: Document = read_office(content, "the file", limits=_OFFICE_LIMITS)
     else:
         text, text_format = content.decode(), PLAIN_TEXT if kind == "text" else TEXT_FORMATS[kind]

@@ -46,7 +46,7 @@ SIZES = {
     "inference": (1000, 7),
     "kernels": (1190, 9),
     "model": (590, 7),
-    "serving": (2766, 25),
+    "serving": (2767, 25),
     "text": (6417, 51),
     "training": (2712, 20),
     "visualization": (2436, 21),

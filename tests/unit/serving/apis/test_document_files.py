@@ -297,7 +297,7 @@ def test_cancelled_files_count_until_their_threads_end(
         running[0] -= 1
         return reading(*given, **options)
 
-    monkeypatch.setattr("dragoman.serving.reading.read_office", read_slowly)
+    monkeypatch.setattr("dragoman.text.documents.office.document.read_office", read_slowly)
     for _ in range(10):
         number = start(client, "a.docx", REPORT)
         until = time.monotonic() + 10
