@@ -26,6 +26,7 @@ from typing import Any
 from dragoman.records import Translation
 from dragoman.serving.limits import LOG, Refused, ServeSettings, internal_error, server_busy
 from dragoman.serving.metrics import Metrics
+from dragoman.serving.threads import run_in_thread
 from dragoman.text.documents.markers import MarkedText
 
 # A small request, such as from a person who types, has at most 160 estimated tokens in at most 4 sentences.
@@ -358,9 +359,8 @@ class Batcher:
 
     async def _translate_or_halve(self, key: Hashable, texts: list[MarkedText]) -> list[Translation | Refused]:
         """Translate a batch. If it fails, translate its halves, so that only the text at fault is refused."""
-        loop = asyncio.get_running_loop()
         try:
-            return list(await loop.run_in_executor(self._executor, self._translate_batch, key, texts))
+            return list(await run_in_thread(self._executor, self._translate_batch, key, texts))
         except Exception:
             if len(texts) == 1:
                 LOG.exception("the model failed on a text of %d characters", len(texts[0].text))

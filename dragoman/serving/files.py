@@ -37,7 +37,9 @@ from dragoman.serving.limits import LOG, Refused, internal_error
 from dragoman.serving.models import BatchKey
 from dragoman.serving.reading import count_chars, read_upload
 from dragoman.serving.service import AUTO, Service
+from dragoman.serving.threads import start_in_thread
 from dragoman.text.documents.kinds import OFFICE
+from dragoman.text.documents.markers import MarkedText
 
 _Result = TypeVar("_Result")
 # A client may have two files in translation if both are at most this large.
@@ -46,8 +48,9 @@ _SMALL_FILE_BYTES = 250_000
 _KEPT_SECONDS = 1800.0
 # Files translated at a time. Together they have up to 1,024 segments in the queue, 16 batches of the default size.
 _MAX_AT_ONCE = 4
-# Segments of a file in the queue at a time: enough to fill several batches of the default 64.
-_SEGMENTS_A_TURN = 256
+# Segments of a file in the queue at a time: enough to fill several batches of the default 64. Their translations take
+# up to 30 bytes of memory for each character.
+_SEGMENTS_A_TURN, _CHARS_A_TURN = 256, 200_000
 # Memory for waiting files, as a multiple of the largest file size.
 _MOST_WAITING = 8
 # Time that a stopping server leaves for downloading a file just translated.
@@ -325,8 +328,7 @@ class FileTranslations:
     async def _run_in_thread(self, job: FileJob, work: Callable[..., _Result], *arguments: Any) -> _Result:
         """Run work in a thread for files, when no other file of the client uses one, not even a cancelled one."""
         await job.turn.acquire()
-        results: list[_Result] = []  # the future refers to itself, and would keep a document until garbage is collected
-        future = asyncio.get_running_loop().run_in_executor(self._executor, _append_result, results, work, *arguments)
+        future, results = start_in_thread(self._executor, work, *arguments)
 
         def end(done: asyncio.Future[None]) -> None:
             job.turn.release()
@@ -352,7 +354,7 @@ class FileTranslations:
             document = await self._run_in_thread(job, read_upload, content, job.kind) if number else document
             key = BatchKey(model, escape=document.escape, by_sentence=document.by_sentence)
             answers: list[str] = []
-            while turn := document.segments[len(answers) : len(answers) + _SEGMENTS_A_TURN]:
+            while turn := _turn(document.segments, len(answers)):
                 answers += [one.text for one in await self.service.batcher.translate(key, turn)]
                 job.done = min(job.total, (number * job.total + len(answers)) // len(models))
             content = await self._run_in_thread(job, document.write, answers, (model.source, model.target))
@@ -370,13 +372,13 @@ class FileTranslations:
             _remove(job)
 
 
-def _append_result(results: list[_Result], work: Callable[..., _Result], *arguments: Any) -> None:
-    """Append the result of work. An error about a file does not keep the frames in which it occurred."""
-    try:
-        results.append(work(*arguments))
-    except DataError as error:
-        error.__context__ = None
-        raise error.with_traceback(None) from None
+def _turn(segments: Sequence[MarkedText], start: int) -> Sequence[MarkedText]:
+    """The segments from `start` on that are translated next."""
+    stop, chars = start, 0
+    while stop < min(len(segments), start + _SEGMENTS_A_TURN) and chars < _CHARS_A_TURN:
+        chars += len(segments[stop].text)
+        stop += 1
+    return segments[start:stop]
 
 
 def _half(number: int) -> int:

@@ -45,7 +45,7 @@ _NO_PLACE = Refused(503, "The server has too many connections. Try again later."
 _SWITCH_SECONDS = 0.0005
 
 # Fewer passes of the garbage collector: those over the million objects of a large document take 0.4 seconds each.
-_GARBAGE = 50_000, 20, 100
+_GARBAGE = 10_000, 10, 10
 
 Reload = Callable[[], Awaitable[None]]
 """Loads models and keys, and replaces those served. It raises an error if nothing was changed."""

@@ -65,11 +65,10 @@ class Paragraph:
     def pieces(self, translation: str) -> Iterator[Piece]:
         """The XML with the translation. See `OfficeSegment`."""
         new = [*self._lead, *flat(self._atoms_of(translation)), *self._trail]
-        old = [list(flat(unit.atoms)) for unit in self._units]
-        first, start = _count_same(old, new)
-        rest = [atoms[::-1] for atoms in old[first:]]
-        last, stop = _count_same(rest[::-1], new[start:][::-1])
-        last, stop = len(old) - last, len(new) - stop
+        first, start = _count_same((list(flat(unit.atoms)) for unit in self._units), new)
+        rest = (list(flat(unit.atoms))[::-1] for unit in reversed(self._units[first:]))
+        last, stop = _count_same(rest, new[start:][::-1])
+        last, stop = len(self._units) - last, len(new) - stop
         same = first == last and start == stop
         yield from (piece for unit in self._units[:first] if same or not unit.fades for piece in unit.raw)
         yield from self._serialize(new[start:stop])
@@ -135,14 +134,15 @@ class Paragraph:
         yield from filter(None, (*keys[:best], space, *keys[best:]))
 
 
-def _count_same(units: Sequence[list[FlatAtom]], new: Sequence[FlatAtom]) -> tuple[int, int]:
+def _count_same(units: Iterable[list[FlatAtom]], new: Sequence[FlatAtom]) -> tuple[int, int]:
     """The number of first units whose atoms are the first of `new`, and the number of their atoms."""
-    place = 0
-    for number, atoms in enumerate(units):
+    number = place = 0
+    for atoms in units:
         if new[place : place + len(atoms)] != atoms:
-            return number, place
+            break
         place += len(atoms)
-    return len(units), place
+        number += 1
+    return number, place
 
 
 def _fill_word(parts: Sequence[Atom], translation: str) -> Iterator[Atom]:

@@ -140,7 +140,7 @@ class PartReader(ABC):
 
     def point(self, name: str, raw: tuple[Piece, ...], run: int = NO_RUN, kind: MarkKind = "point") -> Unit:
         """An element with this name that is one mark."""
-        return Unit(raw, [Mark(kind, raw, run, is_space=name in self.spaces, ends=self.spaces.get(name, ""))])
+        return Unit(raw, (Mark(kind, raw, run, is_space=name in self.spaces, ends=self.spaces.get(name, "")),))
 
     def _rest(self, depth: int, pieces: list[Piece]) -> list[Piece]:
         """Read until `depth` elements are closed, or to the end."""

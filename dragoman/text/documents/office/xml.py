@@ -7,8 +7,8 @@ well-formed XML, and can be simple.
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal
-from xml.etree.ElementTree import Element, ParseError
+from typing import Any, Literal
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser
@@ -91,7 +91,7 @@ class XmlText:
     """
 
     def __init__(self, content: bytes, place: str, namespaces: dict[str, str]) -> None:
-        parse_xml(content, place)
+        check_xml(content, place)
         self._place = place
         found = _ENCODING.match(content)
         declared = found[1].decode() if found else "utf-8"
@@ -107,29 +107,53 @@ class XmlText:
     def encode(self, text: str) -> bytes:
         """The changed text as bytes. Raises DataError if it is not well-formed."""
         content = text.encode(self._encoding, "xmlcharrefreplace")
-        parse_xml(content, self._place)
+        check_xml(content, self._place)
         return content
 
 
 def parse_xml(content: bytes, place: str) -> Element:
     """The root element. Raises DataError, which starts with `place`, for XML that is malformed or hostile."""
+    check_xml(content, place)
+    root: Element = _parse(content, place, TreeBuilder())
+    return root
+
+
+def check_xml(content: bytes, place: str) -> None:
+    """Raise DataError, as `parse_xml` does, without making elements."""
+    if _parse(content, place, _Nesting()) > _MOST_NESTED:
+        advice = "Take apart tables that are inside of others."
+        raise DataError(f"{place} has more than {_MOST_NESTED} nested elements. {advice}")
+
+
+class _Nesting:
+    """Receives the elements of a parser, and counts how deeply they are nested."""
+
+    def __init__(self) -> None:
+        self._depth = self._deepest = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        self._deepest = max(self._deepest, self._depth)
+
+    def end(self, tag: str) -> None:
+        self._depth -= 1
+
+    def close(self) -> int:
+        return self._deepest - 1
+
+
+def _parse(content: bytes, place: str, target: Any) -> Any:
+    """What `target` makes of the XML, in the pieces that a parser gives it."""
     advice = "Open the file in an office program and save it again."
-    parser = DefusedXMLParser(forbid_dtd=True)
+    parser = DefusedXMLParser(target=target, forbid_dtd=True)
     try:
         for start in range(0, len(content), _PARSED_BYTES):  # one long call would stop all other threads
             parser.feed(content[start : start + _PARSED_BYTES])
-        root: Element = parser.close()
+        return parser.close()
     except DefusedXmlException:
         raise DataError(f"{place} declares a document type or entities. Do not trust this file.") from None
     except (ParseError, ValueError, LookupError) as error:
         raise DataError(f"{place} is not well-formed XML ({error}). {advice}") from None
-    layer, depth = [root], 0
-    while layer := [child for element in layer for child in element]:
-        depth += 1
-        if depth > _MOST_NESTED:
-            advice = "Take apart tables that are inside of others."
-            raise DataError(f"{place} has more than {_MOST_NESTED} nested elements. {advice}")
-    return root
 
 
 def unescape_xml(text: str) -> str:

@@ -131,8 +131,9 @@ def test_documents_with_the_official_deepl_client(deepl: Any, address: str, tmp_
 def test_errors_of_documents_reach_the_users_of_the_deepl_client(deepl: Any, address: str, tmp_path: Path) -> None:
     client = deepl.DeepLClient("key", server_url=address)
     given = {"target_lang": "DE", "source_lang": "EN"}
+    with pytest.raises(deepl.DeepLException, match="The file is a PDF file"):
+        client.translate_document_upload(b"%PDF-1.7", filename="a.pdf", **given)
     for upload, words in (
-        ({"filename": "a.pdf"}, "file format not supported"),
         ({"filename": "a.docx", "glossary": "id"}, "'glossary_id' not supported: this server has no glossaries"),
         ({"filename": "a.docx", "output_format": "pdf"}, "'output_format' not supported: the translation is docx"),
     ):

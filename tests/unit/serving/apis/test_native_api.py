@@ -290,7 +290,7 @@ def test_the_openapi_document_describes_every_route(client: TestClient) -> None:
     page = client.get("/docs").text
     assert "<code>error</code>" in page
     assert "`" not in page
-    assert all(path.replace("{name}", "") in page for path in document["paths"])
+    assert all(path.partition("{name}")[0] in page for path in document["paths"])
     for method, path in [(method, path) for path, methods in document["paths"].items() for method in methods]:
         assert page.count(f"<h3><code>{method.upper()} {path}</code></h3>") == 1
     assert page.count("<table>") == sum(
