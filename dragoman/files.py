@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -285,6 +286,7 @@ class TemporaryFolder:
 
     def __init__(self, prefix: str) -> None:
         self._prefix, self._lock = prefix, -1
+        self._turn = threading.Lock()  # of the threads that open it
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
             with contextlib.suppress(OSError):
@@ -294,16 +296,17 @@ class TemporaryFolder:
 
     def open(self) -> Path:
         """The folder. It is made if there is none yet, or if a cleaner of temporary folders removed it."""
-        while self._folder is None or not self._is_there(Path(self._folder.name)):
-            self.close()
-            self._folder = tempfile.TemporaryDirectory(prefix=self._prefix, ignore_cleanup_errors=True)
-            try:
-                self._lock = _lock_folder(Path(self._folder.name))
-            except BlockingIOError:  # another process has taken it for abandoned
+        with self._turn:
+            while self._folder is None or not self._is_there(Path(self._folder.name)):
                 self.close()
-            except OSError:  # no locks here
-                break
-        return Path(self._folder.name)
+                self._folder = tempfile.TemporaryDirectory(prefix=self._prefix, ignore_cleanup_errors=True)
+                try:
+                    self._lock = _lock_folder(Path(self._folder.name))
+                except BlockingIOError:  # another process has taken it for abandoned
+                    self.close()
+                except OSError:  # no locks here
+                    break
+            return Path(self._folder.name)
 
     def _is_there(self, path: Path) -> bool:
         """Whether the folder is still the one that was made: another user may have taken its name."""

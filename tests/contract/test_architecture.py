@@ -32,7 +32,7 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (914, 11),
+    "(no package)": (917, 11),
     "bundle": (634, 5),
     "cli": (2097, 27),
     "config": (1231, 8),
