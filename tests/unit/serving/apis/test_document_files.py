@@ -21,6 +21,7 @@ import pytest
 from hostile_archives import BOMBS, archive
 from starlette.testclient import TestClient
 
+from dragoman.files import TemporaryFolder
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.service import Service
@@ -218,6 +219,23 @@ def test_two_downloads_at_the_same_time_and_one_that_is_broken_off(
             time.sleep(0.05)
         assert kept(tmp_path) == []
         assert requests.get(url, timeout=30).status_code == 404
+
+
+def test_threads_that_open_the_folder_at_the_same_time_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    make = tempfile.TemporaryDirectory
+
+    def make_slowly(*given: Any, **options: Any) -> Any:
+        time.sleep(0.05)
+        return make(*given, **options)
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", make_slowly)
+    folder = TemporaryFolder("dragoman-files-locked-")
+    with ThreadPoolExecutor(4) as threads:
+        paths = {*threads.map(lambda _: folder.open(), range(4))}
+    assert len(paths) == 1
+    assert paths.pop().is_dir()
+    folder.close()
 
 
 def test_a_client_that_leaves_cancels_its_file(
