@@ -9,8 +9,8 @@ from dragoman.text.documents.kinds import OFFICE
 from dragoman.text.documents.office.archive import Limits
 from dragoman.text.documents.text_formats import MARKERS, PLAIN_TEXT
 
-# Most characters in a paragraph: a text in translation cannot be interrupted.
-_LONGEST_TEXT = 100_000
+# Most characters in a paragraph: a text in translation cannot be interrupted, and takes 700 bytes for each.
+_LONGEST_TEXT, _LONGEST_IN_OFFICE = 100_000, 20_000
 # Most characters between two tags, or in a line of subtitles: regular expressions keep the lock of Python meanwhile.
 _LONGEST_STRETCH = 3 * _LONGEST_TEXT
 # Most parts of each kind in a file. A part takes up to 250 bytes while the file is translated, a marker up to 700.
@@ -30,7 +30,8 @@ def read_upload(content: bytes, kind: str) -> Document:
         text, text_format = content.decode(), PLAIN_TEXT if kind == "text" else TEXT_FORMATS[kind]
         _check_lengths(text_format.measure(text), _LONGEST_STRETCH)
         document = TextDocument(text, kind, text_format)
-    _check_lengths((("paragraphs", len(one.text)) for one in document.segments), _LONGEST_TEXT)
+    most_chars = _LONGEST_IN_OFFICE if kind in OFFICE else _LONGEST_TEXT
+    _check_lengths((("paragraphs", len(one.text)) for one in document.segments), most_chars)
     return document
 
 
@@ -49,4 +50,5 @@ def _check_lengths(parts: Iterable[tuple[str, int]], most_chars: int) -> None:
             raise DataError(f"the file may have at most {most} {name}, but has more. Send it in parts.")
         longest = max(longest, length)
     if longest > most_chars:
-        raise DataError(f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. Split it.")
+        most_chars = min(most_chars, _LONGEST_TEXT)
+        raise DataError(f"a paragraph may have at most {most_chars} characters, but one has {longest}. Split it.")

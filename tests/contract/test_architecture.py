@@ -46,7 +46,7 @@ SIZES = {
     "inference": (1000, 7),
     "kernels": (1190, 9),
     "model": (590, 7),
-    "serving": (2789, 26),
+    "serving": (2791, 26),
     "text": (6428, 51),
     "training": (2712, 20),
     "visualization": (2436, 21),
