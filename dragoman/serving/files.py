@@ -343,7 +343,7 @@ class FileTranslations:
         """The translated file. Raises DataError for one that is damaged or too large in some way, and Refused."""
         content, job.content = job.content, b""
         document = await self._run_in_thread(job, read_upload, content, job.kind)
-        job.notes, job.num_chars = document.notes, await asyncio.to_thread(count_chars, document)
+        job.notes, job.num_chars = document.notes, await self._run_in_thread(job, count_chars, document)
         self.service.metrics.count_characters(job.num_chars)
         source = job.source
         if source == AUTO:

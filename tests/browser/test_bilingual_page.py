@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.cli.main import run_command
+from tests.browser.opened_files import open_file
 
 HOSTILE = '</td></table><script>window.hacked=1</script><img src=x onerror="window.hacked=1"> \u202etwo'
 LINES = ["It is late.", "Xqzzy blorf wug.", "", "Where is the station?", HOSTILE, "مرحبا بالعالم"]
@@ -23,13 +24,7 @@ def review(browser: Any, tmp_path: Path) -> Iterator[Callable[..., tuple[Any, li
         files = "--input", text, "--output", tmp_path / "out.txt", "--bilingual", page_path
         assert run_command(["translate", "demo", *map(str, files)]) == 0
         contexts.append(browser.new_context(**{"viewport": {"width": 1100, "height": 900}} | context))
-        page, events = contexts[-1].new_page(), list[str]()
-        page.on("request", lambda request: events.append(request.url))
-        page.on("console", lambda message: events.append(message.text))
-        page.on("pageerror", lambda error: events.append(str(error)))
-        page.goto(page_path.as_uri())
-        assert events.pop(0) == page_path.as_uri()
-        return page, events
+        return open_file(contexts[-1], page_path)
 
     yield opening
     for context in contexts:

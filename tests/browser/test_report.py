@@ -11,6 +11,7 @@ from dragoman.bundle import Card
 from dragoman.config import Config
 from dragoman.visualization.report.report import ReportedTest, WordWeights, report_html
 from dragoman.visualization.report.run_facts import RunFacts, TrainingLog
+from tests.browser.opened_files import open_file
 
 WORDS = WordWeights(("one", " two", "?"), ("eins", " zwei"), ((0.9, 0.05, 0.0), (0.1, 0.4, 0.2)))
 HOSTILE = "</style><script>window.hacked=1</script><img src=x onerror=window.hacked=1> \u202etwo"
@@ -32,13 +33,7 @@ def report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., tuple[Any, li
         path = tmp_path / "report.html"
         path.write_text(report_html(facts, test), encoding="utf-8")
         contexts.append(browser.new_context(**{"viewport": {"width": 1000, "height": 900}} | context))
-        page, events = contexts[-1].new_page(), []
-        page.on("request", lambda request: events.append(request.url))
-        page.on("console", lambda message: events.append(message.text))
-        page.on("pageerror", lambda error: events.append(str(error)))
-        page.goto(path.as_uri())
-        assert events.pop(0) == path.as_uri()
-        return page, events
+        return open_file(contexts[-1], path)
 
     yield opening
     for context in contexts:

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from textwrap import shorten
 from typing import TypedDict, Unpack
 
 from dragoman.config.fields import did_you_mean
@@ -12,7 +11,7 @@ from dragoman.errors import ConfigError
 from dragoman.files import check_target, partial_path
 from dragoman.records import Preserve, Translation
 from dragoman.text.documents.document import open_document
-from dragoman.text.lines import checked_texts
+from dragoman.text.lines import checked_texts, quote_start
 from dragoman.workflows.api.functions import AnyModel, model_request
 from dragoman.workflows.api.keywords import check_path, naming_keywords
 from dragoman.workflows.api.loading import PathName
@@ -20,8 +19,6 @@ from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.bilingual import check_bilingual, open_review
 from dragoman.workflows.documents import check_output, translate_segments, write_document
 from dragoman.workflows.models import load_model
-
-_LONGEST_NAME = 60
 
 
 class DocumentReading(TypedDict, total=False):
@@ -118,8 +115,7 @@ def translate_document(
         translated = translate_segments(read, model, preserve, replace(review, note=note), progress)
     if faults:
         count = f"{len(faults):,} translation{'s were' if len(faults) > 1 else ' was'}"
-        first = shorten(faults[0].src, _LONGEST_NAME, placeholder="…")
-        progress.note(f"{count} cut or lost a part, such as that of {first!r}.")
+        progress.note(f"{count} cut or lost a part, such as that of {quote_start(faults[0].src)}.")
     if target is None:
         return translated
     write_document(translated, target)

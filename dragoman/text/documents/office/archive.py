@@ -124,8 +124,9 @@ class Archive:
         if sizes > limits.xml_bytes or tags > limits.tags:
             what = f"text and markup of {sizes:,} bytes with {tags:,} tags and attributes"
             raise self._too_large(what, f"{limits.xml_bytes:,} bytes with {limits.tags:,} tags and attributes")
-        long = (part.partition(b">")[2] for part in content.split(b"<") if len(part) > limits.text_bytes)
-        if (longest := max(map(len, long), default=0)) > limits.text_bytes:
+        parts = content.split(b"<") if len(content) > limits.text_bytes else []
+        longest = max((len(part.partition(b">")[2]) for part in parts if len(part) > limits.text_bytes), default=0)
+        if longest > limits.text_bytes:
             raise self._too_large(f"{longest:,} bytes of text without a tag", f"{limits.text_bytes:,}")
         return content
 
@@ -158,6 +159,8 @@ class Archive:
 
     def _check(self, num_bytes: int) -> None:
         infos = self._file.infolist()
+        if len(infos) > self._limits.members:  # a hostile record may have hidden the directory from the count
+            raise self._too_large(f"{len(infos):,} members", f"{self._limits.members:,}")
         if (size := sum(info.file_size for info in infos)) > (most := self._limits.expanded_bytes):
             raise self._too_large(f"{size:,} bytes when expanded", f"{most:,}", "Make its pictures smaller.")
         seen: set[str] = set()

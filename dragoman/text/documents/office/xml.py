@@ -113,14 +113,21 @@ class XmlText:
 
 def parse_xml(content: bytes, place: str) -> Element:
     """The root element. Raises DataError, which starts with `place`, for XML that is malformed or hostile."""
-    check_xml(content, place)
     root: Element = _parse(content, place, TreeBuilder())
+    layer, depth = [root], 0
+    while layer := [child for element in layer for child in element]:
+        depth += 1
+        _check_depth(depth, place)
     return root
 
 
 def check_xml(content: bytes, place: str) -> None:
     """Raise DataError, as `parse_xml` does, without making elements."""
-    if _parse(content, place, _Nesting()) > _MOST_NESTED:
+    _check_depth(_parse(content, place, _Nesting()), place)
+
+
+def _check_depth(depth: int, place: str) -> None:
+    if depth > _MOST_NESTED:
         advice = "Take apart tables that are inside of others."
         raise DataError(f"{place} has more than {_MOST_NESTED} nested elements. {advice}")
 

@@ -27,9 +27,9 @@ from dragoman.serving.http.keys import Keys
 from dragoman.serving.service import Service
 from dragoman.text.documents.office.document import OfficeDocument, read_office
 from dragoman.text.documents.office.paragraph import Paragraph
+from tests.unit.serving.sent_files import EN, wait_for_end
 from tests.unit.text.documents.office.office_files import archive_of, body_of, docx, member, odt, word_part
 
-EN = {"source": "en", "target": "de"}
 DEEPL = {"source_lang": "EN", "target_lang": "DE"}
 BODY = "<w:p><w:r><w:t>%s</w:t></w:r></w:p>"
 REPORT = docx(BODY % "Hello")
@@ -49,14 +49,6 @@ def start(client: Any, name: str, content: bytes, **fields: str) -> str:
     answer = client.post("/v1/files", data=EN | fields, files={"file": (name, content)})
     assert answer.status_code == 200, answer.text
     return str(answer.json()["id"])
-
-
-def end_of(client: Any, number: str) -> dict[str, Any]:
-    until = time.monotonic() + 60
-    while (said := client.get(f"/v1/files/{number}").json())["status"] == "translating":
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return dict(said)
 
 
 def kept(folder: Path) -> list[Path]:
@@ -82,7 +74,7 @@ def kept(folder: Path) -> list[Path]:
     ],
 )
 def test_content_and_name_tell_the_kind(client: Any, name: str, content: bytes, expected: str, translated: str) -> None:
-    done = end_of(client, start(client, name, content))
+    done = wait_for_end(client, start(client, name, content))
     assert (done["status"], done["segments"], done["translated"]) == ("done", 1, 1)
     assert done["url"] == f"/download_file/{done['id']}.{expected}"
     answer = client.get(done["url"])
@@ -96,7 +88,7 @@ def test_content_and_name_tell_the_kind(client: Any, name: str, content: bytes, 
 def test_a_document_declares_its_language_also_after_a_pivot(client: Any) -> None:
     styles = word_part('<w:docDefaults><w:rPr><w:lang w:val="de-DE"/></w:rPr></w:docDefaults>', "styles")
     content = docx(BODY % "Hallo", word__styles=styles)
-    done = end_of(client, start(client, "a.docx", content, source="de", target="fr"))
+    done = wait_for_end(client, start(client, "a.docx", content, source="de", target="fr"))
     assert (done["segments"], done["translated"]) == (1, 1)
     written = client.get(done["url"]).content
     assert "Hallo [en] [fr]" in re.sub("<[^>]*>", "", body_of(written))
@@ -104,9 +96,9 @@ def test_a_document_declares_its_language_also_after_a_pivot(client: Any) -> Non
 
 
 def test_notes_tell_what_is_left_as_it_is(client: Any) -> None:
-    done = end_of(client, start(client, "a.docx", docx(BODY % "Hello", _xmlsignatures__a="x")))
+    done = wait_for_end(client, start(client, "a.docx", docx(BODY % "Hello", _xmlsignatures__a="x")))
     assert done["notes"] == ["the file: the digital signature does not fit the translation. Sign the translation."]
-    assert "notes" not in end_of(client, start(client, "a.docx", REPORT))
+    assert "notes" not in wait_for_end(client, start(client, "a.docx", REPORT))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +148,7 @@ def test_the_states_of_a_document(client: Any, tmp_path: Path) -> None:
     assert client.post(paths[0], data=handles[0]).status_code == 404
     handle = client.post("/v2/document", data=DEEPL, files={"file": ("a.docx", REPORT)}).json()
     path = f"/v2/document/{handle['document_id']}"
-    end_of(client, handle["document_id"])
+    wait_for_end(client, handle["document_id"])
     done = {"document_id": handle["document_id"], "status": "done", "seconds_remaining": 0, "billed_characters": 5}
     assert client.get(path, params=handle).json() == done
     for wrong in ({}, {"document_key": "a"}, {"document_key": "ä"}):
@@ -179,7 +171,7 @@ def test_the_same_options_are_refused_for_texts_and_documents(client: Any, field
 
 def test_nothing_of_a_file_stays_after_its_download(client: Any, tmp_path: Path) -> None:
     number = start(client, "a.docx", REPORT)
-    url = end_of(client, number)["url"]
+    url = wait_for_end(client, number)["url"]
     assert client.head(url).status_code == 200
     assert len(kept(tmp_path)) == 1, "HEAD is no download"
     assert client.get(url).status_code == 200
@@ -324,7 +316,7 @@ def test_cancelled_files_count_until_their_threads_end(
         client.delete(f"/v1/files/{number}")
     assert running[1] == 1
     is_over.set()
-    assert end_of(client, start(client, "a.docx", REPORT))["status"] == "done"
+    assert wait_for_end(client, start(client, "a.docx", REPORT))["status"] == "done"
 
 
 def test_a_document_is_dropped_with_its_results(client: Any) -> None:
@@ -335,9 +327,9 @@ def test_a_document_is_dropped_with_its_results(client: Any) -> None:
     gc.disable()
     try:
         paragraph = "<w:p><w:r><w:t>A </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>dog</w:t></w:r></w:p>"
-        done = end_of(client, start(client, "a.docx", docx(paragraph * 50)))
+        done = wait_for_end(client, start(client, "a.docx", docx(paragraph * 50)))
         client.get(done["url"])
-        end_of(client, start(client, "a.docx", REPORT[:-30]))
+        wait_for_end(client, start(client, "a.docx", REPORT[:-30]))
         kept = [one for one in gc.get_objects() if isinstance(one, OfficeDocument | Paragraph)]
     finally:
         gc.enable()

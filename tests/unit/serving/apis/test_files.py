@@ -29,8 +29,7 @@ from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.service import Service
 from dragoman.text.documents.text_formats import SplitText, TextFormat
-
-EN = {"source": "en", "target": "de"}
+from tests.unit.serving.sent_files import EN, wait_for_end
 
 
 @pytest.fixture
@@ -54,14 +53,6 @@ def start_file(client: TestClient, key: str, content: str = "Hello") -> str:
     answer = send(client, key, content)
     assert answer.status_code == 200, answer.text
     return str(answer.json()["id"])
-
-
-def wait_for_end(client: TestClient, number: str) -> dict[str, Any]:
-    until = time.monotonic() + 60
-    while (said := client.get(f"/v1/files/{number}").json())["status"] == "translating":
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return dict(said)
 
 
 def wait_until(happens: Callable[[], bool]) -> None:
