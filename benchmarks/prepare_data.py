@@ -185,7 +185,7 @@ def run_dragoman(folder: Path, out: Path) -> dict[str, float]:
     corpus = open_aligned(folder / "train.xx", folder / "train.yy")
     began = time.perf_counter()
     config = Config(tokenizer=TokenizerSettings(vocab_size=VOCAB_SIZE))
-    prepared = prepare(config, Corpora(corpus, None, None), out / "data", progress=progress)
+    prepared = prepare(config, Corpora((corpus,), None, None), out / "data", progress=progress)
     ended = time.perf_counter()
     prepared.tokenizers.save(folder)
     return {"learn": encoding_began - began, "encode": ended - encoding_began, "peak_bytes": peak_bytes()}

@@ -11,6 +11,7 @@ from dragoman.version import __version__
 if TYPE_CHECKING:
     from dragoman import corpora, data, errors, evaluation, model, text, training, visualization
     from dragoman.config import (
+        CorpusSettings,
         DataSettings,
         InferenceSettings,
         ModelSettings,
@@ -45,6 +46,7 @@ _MODULES = {
     "data.batch": ("Batch",),
     "engines.search.greedy": ("greedy",),
     "config": (
+        "CorpusSettings",
         "DataSettings",
         "TokenizerSettings",
         "ModelSettings",
@@ -57,7 +59,7 @@ _MODULES = {
 __all__ = ["train", "load", "evaluate", "compare", "inspect", "plan", "check", "import_model", "export", "average"]
 __all__ += ["calibrate", "summary", "Run", "Translator", "Details", "Preserve", "Terms"]
 __all__ += ["translate_document", "translate_html", "translate_xml", "translate_srt", "Transformer", "Batch", "greedy"]
-__all__ += ["DataSettings", "TokenizerSettings", "ModelSettings", "TrainSettings", "ValidateSettings"]
+__all__ += ["DataSettings", "CorpusSettings", "TokenizerSettings", "ModelSettings", "TrainSettings", "ValidateSettings"]
 __all__ += ["InferenceSettings", "corpora", "data", "errors", "evaluation", "model", "text", "training"]
 __all__ += ["visualization", "__version__"]
 

@@ -28,7 +28,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypedDict
 
-from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings, TrainSettings, ValidateSettings
+from dragoman.config import (
+    CorpusSettings,
+    InferenceSettings,
+    ModelSettings,
+    TokenizerSettings,
+    TrainSettings,
+    ValidateSettings,
+)
 
 _PathName = str | PathLike[str]
 _Sentences = _PathName | Iterable[str]
@@ -63,6 +70,7 @@ class TrainKeywords(_UniqueInference, _TableInference, total=False):
     tokenizer: Mapping[str, object] | TokenizerSettings
     model: Mapping[str, object] | ModelSettings
     validate: Mapping[str, object] | ValidateSettings
+    corpora: Sequence[Mapping[str, object] | CorpusSettings]
 {train}'''
 
 

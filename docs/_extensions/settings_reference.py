@@ -118,7 +118,7 @@ def _set_by() -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {}
     for path in sorted(_CONFIGS.glob("*.toml")):
         for table, values in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            for name, value in values.items():
+            for name, value in values.items() if isinstance(values, dict) else ():  # not of [[corpora]]
                 if (key := f"{table}.{name}") not in CORPUS_KEYS:
                     found.setdefault(key, {}).setdefault(quote_value(value), []).append(path.stem)
     return found

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from dragoman.config.fields import quote_value
 from dragoman.display import Facts, ShownRecord, has_controls
@@ -23,8 +23,9 @@ from dragoman.text.lines import replace_surrogates
 # A card has a few kB. The limit keeps a wrong file from filling the memory.
 _MOST_BYTES = 1 << 20
 _LARGEST = 1e300  # also refuses infinity and NaN
-_SURE_SHARE = 0.9
-"""The share of a side that must be in one language, or similar ones, for the card to state it."""
+CorpusRow: TypeAlias = tuple[str, float, str, int, int, int, float]
+CORPUS_COLUMNS = ("corpus", "weight", "tag", "read", "kept", "seen", "loss")
+"""The meaning of a `CorpusRow`: `kept` pairs remain after cleaning, and `seen` counts a pair each time it is taken."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,6 +44,9 @@ class Card(ShownRecord):
         Sentence pairs used for training, for validation and for the test.
     cleaning
         Rows (rule, pairs): "read", each rule with the number of pairs that it removed, and "kept".
+    corpora
+        Rows of several training corpora (`CORPUS_COLUMNS`). The loss is in nats per token, on at most 200 pairs that
+        were held out of the corpus.
     steps, epochs, tgt_tokens, minutes
         The length of the training: optimizer steps, full passes over the data, target tokens, and time.
     device, precision
@@ -76,6 +80,7 @@ class Card(ShownRecord):
     dev_pairs: int = 0
     test_pairs: int = 0
     cleaning: tuple[tuple[str, int], ...] = ()
+    corpora: tuple[CorpusRow, ...] = ()
     steps: int = 0
     epochs: int = 0
     tgt_tokens: int = 0
@@ -94,9 +99,9 @@ class Card(ShownRecord):
 
     def with_languages_of(self, *sides: Sequence[str]) -> "Card":
         """The card with each missing language found in the lines of its side, sources and targets, if it is clear."""
-        from dragoman.text.doctor.languages import language_of_side  # only training needs it
+        from dragoman.text.doctor.languages import SURE_SHARE, language_of_side  # only training needs it
 
-        found = [side.language if side.share >= _SURE_SHARE else "" for side in map(language_of_side, sides)]
+        found = [side.language if side.share >= SURE_SHARE else "" for side in map(language_of_side, sides)]
         return replace(self, src_lang=self.src_lang or found[0], tgt_lang=self.tgt_lang or found[1])
 
     def with_scores(self, data: str, scores: list[Score]) -> "Card":
@@ -127,6 +132,7 @@ class Card(ShownRecord):
         lines += ["", lexicon] if self.lexicon_pairs else []
         lines += _table("Scores", ("data", "metric", "value", "signature"), self.scores)
         lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)
+        lines += _table("Training corpora", CORPUS_COLUMNS, self.corpora)
         lines += _table("Versions", ("package", "version"), self.versions)
         return "\n".join(lines) + "\n"
 

@@ -49,6 +49,8 @@ QUANTIZED_FORMAT = 2
 """Version of the layout of a model whose matrices are integers."""
 SMALLEST_FORMAT = 3
 """Version of the layout of a model whose matrices and embeddings are integers."""
+CONTROLS_FORMAT = 4
+"""Version of the layout of a model whose tokenizer has control tokens of corpora, in any precision."""
 # tests/data/models has a folder of each format, which later versions must read.
 _CONFIG = "config.toml"
 _ARRAYS = (".safetensors",)
@@ -207,10 +209,10 @@ def open_folder(folder: Path) -> VerifiedFolder:
 def parse_settings(checked: VerifiedFolder) -> Config:
     """The settings of an open model folder. Raises ModelError, also for another format or if there are no weights."""
     folder = checked.path
-    if (found := checked.manifest.get("format")) not in (FORMAT, QUANTIZED_FORMAT, SMALLEST_FORMAT):
+    if (found := checked.manifest.get("format")) not in range(FORMAT, CONTROLS_FORMAT + 1):
         raise ModelError(
             f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT} to "
-            f"{SMALLEST_FORMAT}. Update Dragoman, or copy or download the model again."
+            f"{CONTROLS_FORMAT}. Update Dragoman, or copy or download the model again."
         )
     if WEIGHTS not in checked.manifest["files"]:
         raise ModelError(f"{folder / WEIGHTS} is missing. Copy or download the model again.")

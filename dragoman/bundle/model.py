@@ -274,8 +274,15 @@ class Model(ShownRecord):
         names = {path.name for path in folder.glob("*")}
         if folder.is_file() or (names and MANIFEST not in names):
             raise ModelError(f"{folder} exists already and is not a model folder. Choose another folder, or remove it.")
-        with write_folder(folder, layout.manifest_facts(layout.layout_version(self.weights.arrays))) as temporary:
+        with write_folder(folder, self.manifest_facts()) as temporary:
             self.write_files(temporary)
+
+    def manifest_facts(self) -> dict[str, Any]:
+        """The facts of the manifest besides the files, with the lowest version of the layout that holds the model."""
+        has_controls = bool(self.tokenizers.src.controls or self.tokenizers.tgt.controls)
+        return layout.manifest_facts(
+            layout.CONTROLS_FORMAT if has_controls else layout.layout_version(self.weights.arrays)
+        )
 
     def write_files(self, folder: Path) -> None:
         """Write the files of a model folder, without the manifest.

@@ -3,7 +3,6 @@
 import argparse
 import difflib
 import re
-import shlex
 import shutil
 from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,6 +23,7 @@ _NUMBER = re.compile(r"-(\.?\d|inf$|nan$)")
 _MARK = "\0"
 _BOOL = "true|false"
 _FILE = "FILE"
+_TAG = "inference.tag"
 _COMMON_OF_MODELS = ("inference.beam_size", "inference.batch_tokens", "inference.precision")
 _ARGUMENT = r"argument (?:\S*/)?(\S+): "
 _REPHRASED = {
@@ -41,7 +41,12 @@ class Options(argparse.Namespace):
 
     def overrides(self) -> dict[str, str]:
         """The settings among the flags as text by key, for `dragoman.config.load_config`. Replaces old names."""
-        return with_current_keys({key: text for key, text in vars(self).items() if "." in key})
+        given = {key: text for key, text in vars(self).items() if "." in key}
+        if (tag := getattr(self, "tag", None)) is not None:
+            if given.get(_TAG, tag) != tag:
+                raise ConfigError(f"`--tag` and `{flag_of(_TAG)}` are one setting, but are {tag} and {given[_TAG]}.")
+            given[_TAG] = tag
+        return with_current_keys(given)
 
     def text_encoding(self) -> str:
         """The encoding that ``--encoding`` names, or "". Raises ConfigError for an unknown name."""
@@ -189,8 +194,9 @@ class ArgumentParser(argparse.ArgumentParser):
         self.add_flag("--encoding", "NAME", "Encoding of files that are not UTF-8, such as windows-1250")
 
     def add_model_flags(self, without: Collection[str] = ()) -> None:
-        """``--device`` and the settings of [inference], except the keys in `without`."""
+        """``--device``, ``--tag`` and the settings of [inference], except the keys in `without`."""
         self.add_device()
+        self.add_flag("--tag", "NAME", "Domain or style to translate in, for a model trained with tagged corpora")
         self.add_settings("inference", common=_COMMON_OF_MODELS, without=without, defaults="from the model")
 
     def error(self, message: str) -> NoReturn:
@@ -230,8 +236,10 @@ class ArgumentParser(argparse.ArgumentParser):
             if before != flag:
                 raise ConfigError(f"`{before}` and `{flag}` are one setting. Leave one out.")
             if first != file:
-                twice = f"`{flag}` must be one file, but is given twice: {first} and {file}."
-                raise ConfigError(f"{twice} {'Leave one out.' if flag == '--output' else _join_hint(first, file)}")
+                raise ConfigError(
+                    f"`{flag}` must be one file, but is given twice: {first} and {file}. Leave one out"
+                    + ("." if flag == "--output" else ", or put both into one file.")
+                )
 
 
 def argument_type(setting: Setting) -> Callable[[str], SettingValue]:
@@ -319,17 +327,6 @@ def _rephrase(message: str, prog: str) -> str:
         if found := re.fullmatch(pattern, message, re.DOTALL):
             return text.format(*(each.replace(_MARK, "") for each in found.groups()), hint=hint)
     return f"{message}. {hint}"
-
-
-def _join_hint(*files: str) -> str:
-    """How to put two files of a corpus into one."""
-    endings = {"".join(Path(file).suffixes[-2 if file.endswith(".gz") else -1 :]).lower() for file in files}
-    ending = endings.pop()
-    if endings or ending in (".tmx", ".json"):
-        return "Export both into one file, for example as .tsv."
-    # Unlike cat, awk adds the line feed that may be missing at the end of the first file.
-    join = "cat" if ending.endswith(".gz") else "awk 1"
-    return f"Put both into one file: `{join} {' '.join(map(shlex.quote, files))} > both{ending}`."
 
 
 def _flag_hint(flag: str, known: Collection[str]) -> str:

@@ -13,7 +13,8 @@ from dragoman.workflows.models import load_model
 from dragoman.workflows.progress import TerminalProgress
 
 _PAIRS_AT_ONCE = 4096
-_SEARCH = tuple(key for key in SETTINGS if key.startswith("inference.") and key != "inference.precision")
+_KEPT = ("inference.precision", "inference.tag")
+_SEARCH = tuple(key for key in SETTINGS if key.startswith("inference.") and key not in _KEPT)
 
 # A model that samples needs torch to translate, but not to score.
 _NO_SAMPLES = {f"inference.{name}": str(value).lower() for name, value in {**WITHOUT_SAMPLING, "n_best": 1}.items()}

@@ -51,7 +51,7 @@ def _serve(options: Options, held: list[int]) -> None:
     from dragoman.serving.http.forwarding import Deployment
     from dragoman.serving.http.keys import Keys
     from dragoman.serving.http.server import Server, run_server, url_of_socket
-    from dragoman.serving.models import Models, add_terms, load_served_model
+    from dragoman.serving.models import Models, add_terms, drop_unknown_tags, load_served_model
     from dragoman.serving.service import Service
 
     settings = ServeSettings(**{name: getattr(options, name) for name in SERVE_SETTINGS})
@@ -62,6 +62,7 @@ def _serve(options: Options, held: list[int]) -> None:
 
     def load_models() -> Models:
         loaded = [load(name, progress=TerminalProgress()) for name in options.model]
+        drop_unknown_tags(loaded, TerminalProgress())
         return Models(add_terms(loaded, options.terms), options.pivot)
 
     async def reload() -> None:

@@ -1,13 +1,17 @@
 """``dragoman train``: train a model on parallel text. If the folder holds a run, continue it."""
 
+import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
-from dragoman.cli.arguments import ArgumentParser, Options, file_name, path_name
+from dragoman.cli.arguments import ArgumentParser, Options, argument_type, file_name, path_name
+from dragoman.config import CORPUS_SETTINGS
 from dragoman.config.checking import check_sides
+from dragoman.config.corpora import read_corpora
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import chosen_keys
 from dragoman.display import say, text_table
@@ -27,10 +31,10 @@ _COMMON = (
     "train.device",
     "train.seed",
 )
+_WEIGHT = CORPUS_SETTINGS["corpora.weight"]
 # Short flags and the settings that they set.
 _DATA_FLAGS = {
     "from": "train.start_from",
-    **CORPUS_KEYWORDS,
     **{name: f"data.{name}" for name in ("src_lang", "tgt_lang", "columns", "header", "encoding")},
 }
 
@@ -46,6 +50,7 @@ def build_parser() -> ArgumentParser:
         "train",
         "dragoman train --src train.en --tgt train.de --out run",
         "dragoman train --data memory.tmx --train.max-minutes 60",
+        "dragoman train --data memory.tmx --weight 3 --data crawl.tsv --weight 1",
         "dragoman train --from run --data new.tsv --out tuned",
     )
     parser.add_flag("--out", "RUN", "Folder of the run [default: runs/NAME]", path_name)
@@ -58,9 +63,9 @@ def add_data_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "configs", metavar="CONFIG", nargs="*", type=path_name, help="TOML files with settings; later files win"
     )
-    parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
-    parser.add_flag("--src", "FILE", "Source side of two aligned files", file_name)
-    parser.add_flag("--tgt", "FILE", "Target side of two aligned files", file_name)
+    add_corpus_flags(parser)
+    text = "How often a pair of this corpus is taken, relative to others; one for each corpus, in their order"
+    parser.add_argument("--weight", action="append", metavar="X", help=text, type=argument_type(_WEIGHT), default=[])
     parser.add_languages(", code or name [default: from file names or data]")
     parser.add_flag("--from", "MODEL", "Model folder or run to fine-tune", file_name)
     parser.start_section("More flags")
@@ -71,22 +76,77 @@ def add_data_flags(parser: ArgumentParser) -> None:
     )
 
 
+def add_corpus_flags(parser: ArgumentParser) -> None:
+    """Add ``--data``, ``--src`` and ``--tgt``, which `given_corpora` reads. Each may be given once per corpus."""
+    for flag, text in (
+        ("--data", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz; repeat it for more corpora"),
+        ("--src", "Source side of two aligned files; repeat both for more corpora"),
+        ("--tgt", "Target side of two aligned files"),
+    ):
+        parser.add_argument(flag, action=_AddFile, metavar="FILE", help=text, type=file_name, default=())
+
+
+class _AddFile(argparse.Action):
+    """Adds a pair of flag and file to `options.corpora`, which keeps the order of different flags."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: Any, flag: str | None = None
+    ) -> None:
+        options.corpora = [*getattr(options, "corpora", ()), (self.dest, value)]
+
+
+def given_corpora(options: Options) -> list[dict[str, str]]:
+    """The corpora of the flags, in their order, each as ``data``, or as ``src`` and ``tgt``.
+
+    Raises ConfigError if the numbers of sources and targets differ.
+    """
+    found: list[dict[str, str]] = []
+    given = getattr(options, "corpora", ())
+    targets = iter([file for name, file in given if name == "tgt"])
+    for name, file in given:
+        if name == "data":
+            found.append({"data": file})
+        elif name == "src":
+            target = next(targets, None)
+            found.append({"src": file, "tgt": target} if target else {"src": file})
+    found += [{"tgt": target} for target in targets]
+    if len(found) > 1 and (alone := next((each for each in found if len(each) == 1 and "data" not in each), None)):
+        [(name, file)] = alone.items()
+        other = {"src": "tgt", "tgt": "src"}[name]
+        raise ConfigError(f"`--{name} {file}` has no `--{other}`. Give both for each corpus, or one file as `--data`.")
+    return found
+
+
 def run_request(options: Options, out: Path | None = None) -> RunRequest:
     """The request for a run, from the parsed flags of `add_data_flags`. Short flags set their settings.
 
     Raises ConfigError if flags contradict each other.
     """
+    corpora, weights = given_corpora(options), options.weight
+    one = corpora[0] if len(corpora) == 1 else {}
     if not options.configs:
-        check_sides(options.src, options.tgt, ["`--src`", "`--tgt`", "`--data`"])
+        check_sides(one.get("src"), one.get("tgt"), ["`--src`", "`--tgt`", "`--data`"])
+    if weights and not corpora:
+        raise ConfigError("`--weight` needs `--data`, or `--src` and `--tgt`. A file has `weight` below [[corpora]].")
+    if len(weights) not in (0, len(corpora)) or (weights and one):
+        count = (
+            f"{len(corpora)} corpora. Give it once for each of them"
+            if len(corpora) != 1
+            else "one corpus. Leave it out"
+        )
+        raise ConfigError(f"`--weight` is given {len(weights)} time{'s' * (len(weights) > 1)}, for {count}.")
+    tables = [{**each, "weight": weight} for each, weight in zip(corpora, weights or [1.0] * len(corpora), strict=True)]
+    several = read_corpora(tables) if len(tables) > 1 else ()
     short = {key: getattr(options, flag) for flag, key in _DATA_FLAGS.items() if getattr(options, flag) is not None}
+    short |= {CORPUS_KEYWORDS[name]: file for name, file in one.items()}
     long = options.overrides()
-    for flag, key in _DATA_FLAGS.items():
+    for flag, key in {**_DATA_FLAGS, **CORPUS_KEYWORDS}.items():
         if key in short and long.get(key, short[key]) != short[key]:
             raise ConfigError(
                 f"`{flag_of(flag)}` and `{flag_of(key)}` are one setting, but are {short[key]} and {long[key]}. "
                 "Leave one out."
             )
-    return RunRequest(tuple(options.configs), long | short, out)
+    return RunRequest(tuple(options.configs), long | short, out, corpora=several)
 
 
 def run_training(request: RunRequest) -> int:
@@ -132,6 +192,10 @@ def _print_counts(counts: PairCounts) -> None:
     if counts.test is not None:
         rows.append(("test", f"{counts.test:,}", ""))
     print(*text_table(("cleaning", "pairs", "share"), rows), sep="\n", file=sys.stderr)
+    if counts.corpora:
+        reports = [(each.name, each.cleaning) for each in counts.corpora]
+        rows = [(name, f"{report.read:,}", f"{report.kept:,}") for name, report in reports]
+        print(*text_table(("corpus", "read", "kept"), rows), sep="\n", file=sys.stderr)
 
 
 def _print_changes(changes: Sequence[ScoreChange]) -> None:

@@ -3,6 +3,7 @@
 - `settings` defines all settings, one frozen dataclass per TOML table.
 - `fields` checks single values, `checking` checks rules between settings.
 - `names` knows renamed and removed settings, and the words of other libraries.
+- `corpora` reads the list of corpora of a run that has several.
 - `loading` reads and writes configurations, also from untrusted files.
 - `recipes` has the default settings for a corpus of a given size.
 """
@@ -13,10 +14,12 @@ from dragoman.config.loading import GivenSettings, config_from_dict, dump_config
 from dragoman.config.settings import (
     CORPUS_FILES,
     CORPUS_KEYS,
+    CORPUS_SETTINGS,
     PRESETS,
     SETTINGS,
     WITHOUT_SAMPLING,
     Config,
+    CorpusSettings,
     DataSettings,
     InferenceSettings,
     ModelSettings,
@@ -29,10 +32,12 @@ from dragoman.config.settings import (
 __all__ = [
     "CORPUS_FILES",
     "CORPUS_KEYS",
+    "CORPUS_SETTINGS",
     "PRESETS",
     "SETTINGS",
     "WITHOUT_SAMPLING",
     "Config",
+    "CorpusSettings",
     "DataSettings",
     "GivenSettings",
     "InferenceSettings",

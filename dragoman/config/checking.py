@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dragoman.config.corpora import corpora_problems
 from dragoman.config.settings import CORPORA, Config, DataSettings, ModelSettings
 from dragoman.errors import ConfigError, SettingsWarning
 
@@ -24,7 +25,7 @@ _MOST_OF_FOLDER = {
 def check_config(config: Config, label: Label = "`{}`".format) -> None:
     """Raise ConfigError for the first contradiction. `label` returns the name of a key for the message."""
     check_shape(config.model, label)
-    for rules in (_model, _data, _limits, _training, _inference):
+    for rules in (_model, _data, corpora_problems, _limits, _training, _inference):
         for problem in rules(config, label):
             raise ConfigError(problem)
 

@@ -68,7 +68,9 @@ class Setting:
         return self.check(value, place)
 
     def _expected(self) -> str:
-        return f"one of {', '.join(self.choices)}" if self.choices else _IN_WORDS[self.kind]
+        return (
+            "one of " + ", ".join(choice or '""' for choice in self.choices) if self.choices else _IN_WORDS[self.kind]
+        )
 
     def _check_text(self, value: str, place: str) -> None:
         if self.choices and value not in self.choices:

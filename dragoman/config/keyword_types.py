@@ -8,7 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypedDict
 
-from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings, TrainSettings, ValidateSettings
+from dragoman.config import (
+    CorpusSettings,
+    InferenceSettings,
+    ModelSettings,
+    TokenizerSettings,
+    TrainSettings,
+    ValidateSettings,
+)
 
 _PathName = str | PathLike[str]
 _Sentences = _PathName | Iterable[str]
@@ -28,6 +35,7 @@ class _UniqueInference(TypedDict, total=False):
     temperature: float
     top_k: int
     top_p: float
+    tag: str
     mbr_samples: int
 
 
@@ -49,6 +57,7 @@ class _TableInference(TypedDict, total=False):
     inference_top_k: int
     inference_top_p: float
     inference_seed: int
+    inference_tag: str
     inference_mbr_samples: int
 
 
@@ -71,6 +80,7 @@ class TrainKeywords(_UniqueInference, _TableInference, total=False):
     tokenizer: Mapping[str, object] | TokenizerSettings
     model: Mapping[str, object] | ModelSettings
     validate: Mapping[str, object] | ValidateSettings
+    corpora: Sequence[Mapping[str, object] | CorpusSettings]
     train: _Pairs | Mapping[str, object] | TrainSettings
     data_train: _Pairs | Mapping[str, object] | TrainSettings
     train_src: _Sentences

@@ -18,8 +18,9 @@ import tomli_w
 
 from dragoman.config import names
 from dragoman.config.checking import check_config, check_shape
+from dragoman.config.corpora import corpora_tables, read_corpora
 from dragoman.config.fields import SettingValue, did_you_mean, quote_value
-from dragoman.config.settings import CORPORA, PRESETS, SETTINGS, TABLES, Config, settings_of
+from dragoman.config.settings import CORPORA, PRESETS, SETTINGS, TABLES, Config, CorpusSettings, settings_of
 from dragoman.errors import ConfigError, SettingsWarning
 
 _OF_TEXT = (
@@ -47,8 +48,12 @@ class LoadedConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    value: SettingValue
+    value: SettingValue | tuple[CorpusSettings, ...]
     place: str
+
+
+_CORPORA = "corpora"
+_TRAIN = tuple(f"data.train{side}" for side in ("", "_src", "_tgt"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,14 @@ class GivenSettings:
     def over(self, base: Config) -> LoadedConfig:
         """The configuration, with all other settings from `base`. Raises ConfigError for a contradiction."""
         config = self.unchecked_over(base)
-        check_config(config, lambda key: self._given[key].place if key in self._given else f"`{key}`")
+        check_config(config, self._place)
         return LoadedConfig(config, self.keys)
+
+    def _place(self, key: str) -> str:
+        """Where a setting is, such as "`corpora[1].tag` in run.toml"."""
+        if key.startswith(f"{_CORPORA}[") and _CORPORA in self._given:
+            return self._given[_CORPORA].place.replace(f"`{_CORPORA}`", f"`{key}`", 1)
+        return self._given[key].place if key in self._given else f"`{key}`"
 
     def unchecked_over(self, base: Config) -> Config:
         """The configuration without the check for contradictions, for a temporary `base`."""
@@ -88,18 +99,28 @@ def read_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: 
     return read_given(paths, overrides).over(base)
 
 
-def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSettings:
-    """Read TOML files in order, then flags. Later values win.
+def read_given(
+    paths: Sequence[Path], overrides: Mapping[str, str], corpora: tuple[CorpusSettings, ...] = ()
+) -> GivenSettings:
+    """Read TOML files in order, then flags and the `corpora` that they give. Later values win.
 
-    A corpus given as one file replaces the same corpus given as two files, and vice versa. `overrides` maps keys such
+    A corpus given as one file replaces the same corpus given as two files, and vice versa. Several corpora replace the
+    training file, and vice versa. `overrides` maps keys such
     as ``train.max_steps`` to the text of the flag. Raises ConfigError for unknown names, wrong types and values out of
     range. The message names the file, the setting, the value, and the most similar name.
     """
     sources = [_given_by_table(_read_toml(path), str(path)) for path in paths]
     flags = {key: _parse_flag(key, text) for key, text in with_current_keys(overrides).items()}
+    if corpora:
+        flags[_CORPORA] = _Given(corpora, f"`{_CORPORA}`")
     given: dict[str, _Given] = {}
     notes: list[str] = []
     for source in (*sources, flags):
+        if _CORPORA in source and _is_named(source, *_TRAIN):
+            one = next(key for key in _TRAIN if _is_named(source, key))
+            raise ConfigError(
+                f"{source[one].place} must not be set beside [[corpora]]. Write it as one of them, or leave it out."
+            )
         notes += _note_other_text(given, source)
         for key in _replaced_keys(source):
             given.pop(key, None)
@@ -131,6 +152,10 @@ def _parse_flag(key: str, text: str) -> _Given:
 
 def _replaced_keys(source: Mapping[str, _Given]) -> Iterator[str]:
     """The keys that a source replaces: one file replaces two aligned files of the same corpus, and vice versa."""
+    if _CORPORA in source:
+        yield from _TRAIN
+    elif _is_named(source, *_TRAIN):
+        yield _CORPORA
     for corpus in CORPORA:
         one, *two = (f"data.{corpus}{side}" for side in ("", "_src", "_tgt"))
         if _is_named(source, one):
@@ -141,11 +166,11 @@ def _replaced_keys(source: Mapping[str, _Given]) -> Iterator[str]:
 
 def _note_other_text(given: Mapping[str, _Given], source: Mapping[str, _Given]) -> Iterator[str]:
     """Yield a note if a source replaces the training text, but settings for the earlier text still apply."""
-    text = [f"data.train{side}" for side in ("", "_src", "_tgt")]
+    text = (*_TRAIN, _CORPORA)
     before, after = (tuple(one[key].value for key in text if _is_named(one, key)) for one in (given, source))
     if not before or not after or before == after:
         return
-    if not _is_named(source, "data.train") and len(after) < 2:
+    if not _is_named(source, "data.train", _CORPORA) and len(after) < 2:
         return  # a new side may belong to the old one, such as translations by a teacher
     kept = [key for key in _OF_TEXT if _is_named(given, key) and key not in source]
     if kept:
@@ -176,7 +201,11 @@ def config_from_dict(table: Mapping[str, Any], origin: str, keep_training: bool 
 
 def dump_config(config: Config) -> str:
     """All settings as TOML. `load_config` reads an equal configuration from it."""
-    return tomli_w.dumps(asdict(config))
+    tables = asdict(config)
+    del tables[_CORPORA]
+    if config.corpora:
+        tables[_CORPORA] = corpora_tables(config.corpora)
+    return tomli_w.dumps(tables)
 
 
 def flag_of(key: str) -> str:
@@ -185,13 +214,17 @@ def flag_of(key: str) -> str:
 
 
 def _merge(given: Mapping[str, _Given], base: Config) -> Config:
-    tables = {}
+    tables: dict[str, Any] = {}
+    replaced = set(_replaced_keys(given))
+    corpora = () if _CORPORA in replaced else base.corpora
+    tables[_CORPORA] = given[_CORPORA].value if _CORPORA in given else corpora
     for table in TABLES:
-        values = {setting.name: given[setting.key].value for setting in settings_of(table) if setting.key in given}
+        values: dict[str, Any] = {
+            setting.name: given[setting.key].value for setting in settings_of(table) if setting.key in given
+        }
         start = getattr(base, table)
         if table == "data":  # one file replaces two files in the base, and vice versa
-            others: dict[str, SettingValue] = {key.partition(".")[2]: "" for key in _replaced_keys(given)}
-            values = others | values
+            values = {key.partition(".")[2]: "" for key in replaced - {_CORPORA}} | values
         if table == "model" and values.get("preset", start.preset) != start.preset:
             start = replace(
                 PRESETS[str(values["preset"])], tie=start.tie
@@ -206,7 +239,10 @@ def _given_by_table(
     """The settings of a file. `if_removed` is the advice for a removed setting; None: such settings are ignored."""
     given: dict[str, _Given] = {}
     old_keys = []
-    for written, value in _entries(content, origin, if_removed):
+    if _CORPORA in content:
+        given[_CORPORA] = _Given(read_corpora(content[_CORPORA], origin), f"`{_CORPORA}` in {origin}")
+    tables = {name: values for name, values in content.items() if name != _CORPORA}
+    for written, value in _entries(tables, origin, if_removed):
         key, place = names.current_key(written), f"`{written}` in {origin}"
         if key in given:
             old = next(each for each in names.RENAMED if names.RENAMED[each] == key)

@@ -4,7 +4,7 @@ Small corpora need small, strongly regularized models and few merges (Araabi & M
 """
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from dragoman.config.settings import PRESETS, Config, DataSettings, TokenizerSettings, TrainSettings
 
@@ -90,14 +90,8 @@ def every_recipe(tokenizer: TokenizerSettings) -> list[Config]:
 
 def chosen_keys() -> frozenset[str]:
     """The keys, such as ``model.dropout``, that some recipe sets to another value than the default."""
-    default = asdict(Config())
-    return frozenset(
-        f"{table}.{name}"
-        for recipe in every_recipe(TokenizerSettings())
-        for table, values in asdict(recipe).items()
-        for name, value in values.items()
-        if value != default[table][name]
-    )
+    default, recipes = Config().by_key, every_recipe(TokenizerSettings())
+    return frozenset(key for recipe in recipes for key, value in recipe.by_key.items() if value != default[key])
 
 
 def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Config:

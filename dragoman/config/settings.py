@@ -4,8 +4,8 @@
 ``config.toml``. Section numbers in help texts refer to "Attention Is All You Need" (Vaswani et al. 2017).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, Literal, TypeVar
 
@@ -36,12 +36,12 @@ def settings_of(table: str) -> list[Setting]:
     return [setting for setting in SETTINGS.values() if setting.table == table]
 
 
-def settings_table(table: str) -> Callable[[type[Settings]], type[Settings]]:
-    """Add the settings of a class to `SETTINGS` and to its docstring, and check names and values of new objects."""
+def settings_table(table: str, registry: dict[str, Setting] = SETTINGS) -> Callable[[type[Settings]], type[Settings]]:
+    """Add the settings of a class to `registry` and to its docstring, and check names and values of new objects."""
 
     def add_checks(table_class: type[Settings]) -> type[Settings]:
         settings = {setting.name: setting for setting in describe_table(table, table_class)}
-        SETTINGS.update({setting.key: setting for setting in settings.values()})
+        registry.update({setting.key: setting for setting in settings.values()})
         lines = [f"{name}\n    {setting.help}." for name, setting in settings.items()]
         table_class.__doc__ = "\n".join([str(table_class.__doc__), "", "Parameters", "----------", *lines])
         set_all = table_class.__init__
@@ -132,6 +132,38 @@ class DataSettings:
     replay_test_tgt: str = setting("", "Target side of the replay test")
 
 
+CORPUS_SETTINGS: dict[str, Setting] = {}
+"""The settings of one of several corpora by key, such as ``corpora.weight``."""
+
+
+@settings_table("corpora", CORPUS_SETTINGS)
+@dataclass(frozen=True, slots=True)
+class CorpusSettings:
+    """[[corpora]]: one of the corpora of a run that has several.
+
+    `from_` is ``from`` in TOML files.
+    """
+
+    data: str = setting("", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
+    src: str = setting("", "Source side of two aligned files, plain or .gz")
+    tgt: str = setting("", "Target side of two aligned files, plain or .gz")
+    weight: float = setting(1.0, "How often a pair is taken, relative to the pairs of other corpora", above=0.0)
+    tag: str = setting("", "Name of a domain or style, which `--tag` requests in translations")
+    synthetic: Literal["", "src"] = setting("", "src: the sources are translations by a machine (back-translation)")
+    from_: float = setting(0.0, "Share of the run before the corpus is used", minimum=0.0, maximum=0.99)
+    until: float = setting(1.0, "Share of the run after which the corpus is left out", above=0.0, maximum=1.0)
+    columns: str = setting("", "Source and target column of a table; if unset, those of [data]")
+    header: Literal["", "auto", "yes", "no"] = setting("", "Whether a table has a header; if unset, that of [data]")
+    encoding: str = setting("", "Encoding of files that are not UTF-8; if unset, that of [data]")
+    max_tokens: int = setting(0, "Maximum number of tokens on one side of a pair; 0: that of [data]", minimum=0)
+    max_length_ratio: float = setting(0.0, "Maximum ratio of the lengths of both sides; 0: that of [data]", minimum=0.0)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The file, or both aligned files."""
+        return (self.data,) if self.data else (self.src, self.tgt)
+
+
 @settings_table("tokenizer")
 @dataclass(frozen=True, slots=True)
 class TokenizerSettings:
@@ -141,7 +173,10 @@ class TokenizerSettings:
         "bpe", "Subwords (bpe, unigram) or whole words; sentencepiece: imported models only"
     )
     vocab_size: int = setting(
-        8000, "Maximum vocabulary size, with control tokens and bytes", minimum=8, maximum=MOST_ENTRIES
+        8000,
+        "Maximum vocabulary size, with control tokens and bytes, without tags",
+        minimum=8,
+        maximum=MOST_ENTRIES,
     )
     src_vocab_size: int = setting(
         0, "Maximum size of the source vocabulary, if not joint; 0: vocab_size", minimum=0, maximum=MOST_ENTRIES
@@ -373,6 +408,7 @@ class InferenceSettings:
         1.0, "Sample from the most probable tokens that reach this probability together", above=0.0, maximum=1.0
     )
     seed: int = setting(1, "Seed of sampling", minimum=0, maximum=2**31 - 1)
+    tag: str = setting("", "Domain or style to translate in, for models trained with tagged corpora")
     mbr_samples: int = setting(
         0,
         "Minimum Bayes risk: sample this many translations and return the one most similar to the others by chrF "
@@ -396,7 +432,31 @@ class Config:
     train: TrainSettings = TrainSettings()
     validate: ValidateSettings = ValidateSettings()
     inference: InferenceSettings = InferenceSettings()
+    corpora: tuple[CorpusSettings, ...] = ()
+
+    @property
+    def by_key(self) -> dict[str, Any]:
+        """The values of all settings by key, such as ``train.max_steps``, without those of [[corpora]]."""
+        return {key: getattr(getattr(self, setting.table), setting.name) for key, setting in SETTINGS.items()}
+
+    @property
+    def corpus_paths(self) -> dict[str, str]:
+        """The files of all corpora by the key of their setting, such as ``data.dev`` or ``corpora[1].src``."""
+        paths = {f"data.{name}": getattr(self.data, name) for name in CORPUS_FILES}
+        for number, corpus in enumerate(self.corpora):
+            paths |= {f"corpora[{number}].{name}": getattr(corpus, name) for name in ("data", "src", "tgt")}
+        return {key: path for key, path in paths.items() if path}
+
+    def with_corpus_paths(self, paths: Mapping[str, str]) -> "Config":
+        """The configuration with other files. `paths` has them by key, as in `corpus_paths`."""
+        data: dict[str, Any] = {name: paths[key] for name in CORPUS_FILES if (key := f"data.{name}") in paths}
+        corpora = []
+        for number, corpus in enumerate(self.corpora):
+            keys = {name: f"corpora[{number}].{name}" for name in ("data", "src", "tgt")}
+            files: dict[str, Any] = {name: paths[key] for name, key in keys.items() if key in paths}
+            corpora.append(replace(corpus, **files))
+        return replace(self, data=replace(self.data, **data), corpora=tuple(corpora))
 
 
-TABLES: tuple[str, ...] = tuple(table.name for table in fields(Config))
-"""The tables of a configuration file."""
+TABLES: tuple[str, ...] = tuple(table.name for table in fields(Config) if table.name != "corpora")
+"""The tables of a configuration file, besides the list of tables ``[[corpora]]``."""

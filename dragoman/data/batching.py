@@ -1,7 +1,8 @@
 """Choose the pairs of each optimizer step and cut steps into micro-batches. Indices only, no tensors.
 
 A *step* has at most `batch_tokens` target tokens (including eos), whatever fits into memory. Its pairs depend only on
-(seed, epoch, batch_tokens). It is computed in *micro-batches*, which have a limit of padded positions.
+(seed, epoch, batch_tokens), and on the weights of several corpora (`mixing`). It is computed in *micro-batches*, which
+have a limit of padded positions.
 
 The pairs of an epoch are shuffled, sorted by length, and cut into groups of 1/`GROUPS_PER_STEP` of a step. The groups
 are shuffled and packed into steps. So a step mixes lengths but computes little padding. Sentences of one length alone
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.data.mixing import MixedPairs
 from dragoman.data.store import Counts, Pairs
 from dragoman.errors import ConfigError
 
@@ -43,29 +45,51 @@ class EpochBatches:
         The indices of all pairs in the order of the epoch, int32.
     ends : (steps,)
         The end of each step in that order, int64.
+    passes : (pairs,)
+        The number of times that each pair was seen before, in that order, int32.
     """
 
     order: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int64]
+    passes: npt.NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def __getitem__(self, step: int) -> npt.NDArray[np.int32]:
+        return self.order[self._rows(step)]
+
+    def passes_of(self, step: int) -> npt.NDArray[np.int32]:
+        """Find out how often the pairs of a step were seen before.
+
+        Parameters
+        ----------
+        step : int
+            Number of the step in the epoch, counted from 0.
+
+        Returns
+        -------
+        numpy.ndarray
+            The number of earlier passes of each pair, int32.
+        """
+        return self.passes[self._rows(step)]
+
+    def _rows(self, step: int) -> slice:
         if not 0 <= step < len(self.ends):
             raise IndexError(f"step {step} of {len(self.ends)}")
-        return self.order[int(self.ends[step - 1]) if step else 0 : int(self.ends[step])]
+        return slice(int(self.ends[step - 1]) if step else 0, int(self.ends[step]))
 
 
 def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> EpochBatches:
     """All pairs, each once, in steps of at most `batch_tokens` target tokens. A pure function of its arguments.
 
-    It needs 12 bytes per pair while it runs, and 4 afterwards.
+    It needs 12 bytes per pair while it runs, and 4 afterwards. With several corpora (`MixedPairs`) the weights decide
+    how often each pair occurs, and it needs 28 and 8 bytes.
 
     Parameters
     ----------
-    pairs : InMemoryPairs
-        The pairs, or the stored pairs of a run.
+    pairs : Pairs
+        The pairs: `InMemoryPairs`, the stored pairs of a run, or the mixed pairs of several corpora.
     batch_tokens : int
         Limit for the target tokens of a step, with an eos for each pair.
     seed : int
@@ -84,8 +108,12 @@ def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> Epo
     """
     check_budget(pairs, batch_tokens)
     random = np.random.default_rng([seed, epoch])
-    order = _sorted_shuffle(pairs.src_counts, pairs.tgt_counts, random)
-    group_ends, group_tokens = _cut_groups(order, pairs.tgt_counts, max(1, batch_tokens // GROUPS_PER_STEP), random)
+    chosen = pairs.choose(seed, epoch) if isinstance(pairs, MixedPairs) else None
+    src_counts, tgt_counts = pairs.src_counts, pairs.tgt_counts
+    if chosen is not None:
+        src_counts, tgt_counts = src_counts[chosen[0]], tgt_counts[chosen[0]]
+    order = _sorted_shuffle(src_counts, tgt_counts, random)
+    group_ends, group_tokens = _cut_groups(order, tgt_counts, max(1, batch_tokens // GROUPS_PER_STEP), random)
     group_order = array("i", range(len(group_ends)))
     random.shuffle(np.frombuffer(group_order, np.int32) if group_order else np.empty(0))
     shuffled = _allocate_returnable(len(order), np.int32)
@@ -101,7 +129,11 @@ def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> Epo
         tokens += group_tokens[group]
     if position:
         ends.append(position)
-    return EpochBatches(shuffled, np.array(ends, np.int64))
+    if chosen is None:
+        return EpochBatches(shuffled, np.array(ends, np.int64), np.broadcast_to(np.int32(epoch), len(shuffled)))
+    del src_counts, tgt_counts, order
+    indices, passes = chosen
+    return EpochBatches(indices[shuffled], np.array(ends, np.int64), passes[shuffled])
 
 
 def check_budget(pairs: Pairs, batch_tokens: int) -> None:

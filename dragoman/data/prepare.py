@@ -9,13 +9,24 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dragoman.config import CORPUS_FILES, Config
-from dragoman.data.store import IDENTITY, PairStore, files_of_pairs, open_if_current, read_identity, write_store
+from dragoman.config import CORPUS_FILES, Config, CorpusSettings
+from dragoman.config.corpora import num_controls
+from dragoman.data.mixing import MixedCorpus, MixedPairs
+from dragoman.data.store import IDENTITY, Pairs, PairStore, files_of_pairs, open_if_current, read_identity, write_store
 from dragoman.data.stream import Encode
+from dragoman.data.training_text import (
+    HELD_OUT_SEED,
+    PreparationProgress,
+    TrainingText,
+    control_tokens,
+    corpora_in_order,
+    require_controls,
+)
 from dragoman.errors import DataError, ModelError
 from dragoman.files import (
     VerifiedFolder,
@@ -27,35 +38,28 @@ from dragoman.files import (
     write_file,
     write_folder,
 )
-from dragoman.records import SentencePair
-from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport, augment, is_augmented
+from dragoman.text.corpus.cleaning import CleaningReport, augment, is_augmented
 from dragoman.text.corpus.corpus import Corpora, Corpus
-from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, only_shared_sources_error, source_fingerprints
+from dragoman.text.corpus.splitting import CHUNK_PAIRS, chunks
 from dragoman.text.lexicon import LEXICON, LEXICON_VERSION, Coverage, Lexicon, choose_pairs, learn_tried_lexicon
 from dragoman.text.tokenization.encoding import (
     BatchEncoderPair,
     BpeDropout,
     EncodedChunk,
     RaggedIds,
-    concatenate_texts,
 )
 from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
+from dragoman.text.tokenization.pipelines import BACK_TRANSLATION, tag_token
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 VERSION = 1
 """Part of every key. Raise it when a change of the code gives other stores for the same inputs."""
 
-PreparationProgress: TypeAlias = Callable[[str, int], None]
-"""``progress(stage, pairs)``: the name of the current stage, and the number of pairs that it has processed."""
-
 _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], list[int]]]
 """The ids of both texts of a pair in an epoch; the last number is the pair's index."""
 
 _OR_NEW_RUN = "or start a new run in another `--out`, with this run as `--from` to keep what it learned."
-_CHUNK_PAIRS = 10_000
 _TESTS = ("test", "replay_test")
-_HELD_OUT_SEED = 1
-"""Not `train.seed`: models that differ only in it share tokenizers and validation text, and can be ensembled."""
 _AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
 # Settings of [data] that do not affect which pairs and ids are stored, so they are not part of the keys.
 _OTHER_SETTINGS = {*CORPUS_FILES, "check_languages", *_AUGMENTATIONS, "replay_share"}
@@ -67,8 +71,10 @@ class PreparedData:
 
     `dev` and `test` are None if not requested, and keep the text. `train` keeps the text only if it is encoded again in
     each epoch. `cleaning` counts the pairs removed from the training text, also if the store was made earlier.
-    `lexicon` was learned from the training pairs, and `coverage` says whether they were enough. `late_tests` names the
-    tests ("test", "replay_test") that were added after training started: their sources may be in the training pairs.
+    `lexicon` was learned from the training pairs, and `coverage` says whether they were enough. `corpora` has the parts
+    of `train` in order, if there are several or one needs control tokens. `own` has held-out pairs of each of several
+    corpora, one corpus after the other. `late_tests` names the tests ("test", "replay_test") that were added after
+    training started: their sources may be in the training pairs.
     """
 
     tokenizers: TokenizerPair
@@ -78,7 +84,34 @@ class PreparedData:
     cleaning: CleaningReport
     lexicon: Lexicon
     coverage: Coverage
+    corpora: tuple["PreparedCorpus", ...] = ()
+    own: PairStore | None = None
     late_tests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCorpus:
+    """One of several training corpora.
+
+    Parameters
+    ----------
+    name
+        The names of its files.
+    settings
+        Its weight, tag and stage.
+    cleaning
+        The counts of its pairs.
+    num_own
+        The number of its pairs in `PreparedData.own`.
+    is_replay
+        Whether it is replay data, whose weight follows from `data.replay_share`.
+    """
+
+    name: str
+    settings: CorpusSettings
+    cleaning: CleaningReport
+    num_own: int
+    is_replay: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +167,57 @@ def prepare(
     preparation = _Preparation(config, corpora, folder, progress)
     preparation.keep_identity(require.same_pairs)
     with _without_garbage_collector():
+        if tokenizers:
+            require_controls(config, tokenizers.src)
         tokenizers = tokenizers or preparation.tokenizers()
         key = hash_json([preparation.key, tokenizers.src.library.to_str(), tokenizers.tgt.library.to_str()])
         train = preparation.train_store(tokenizers, key)
         dev = preparation.held_out_store("dev", tokenizers, key)
         test = preparation.held_out_store("test", tokenizers, key)
+        own = preparation.held_out_store("own", tokenizers, key)
         learned = preparation.lexicon(train, tokenizers)
-    cleaning = CleaningReport(**train.notes)
-    return PreparedData(tokenizers, train, dev, test, cleaning, *learned, preparation.late_tests)
+    cleaning = CleaningReport(**{name: count for name, count in train.notes.items() if name != "corpora"})
+    several = _several_corpora(config, corpora, train, own)
+    return PreparedData(tokenizers, train, dev, test, cleaning, *learned, several, own, preparation.late_tests)
+
+
+def _several_corpora(
+    config: Config, corpora: Corpora, train: PairStore, own: PairStore | None
+) -> tuple[PreparedCorpus, ...]:
+    """The corpora of the training store, from its notes. Empty for one corpus without control tokens."""
+    reports = [CleaningReport(**report) for report in train.notes.get("corpora", ())]
+    if len(reports) < 2 and not control_tokens(config):
+        return ()
+    training = corpora_in_order(config, corpora)
+    counts = own.notes["counts"] if own else [0] * len(training)
+    paths = [one.corpus.paths for one in training]
+    names = [" and ".join(path.name for path in each) for each in paths]
+    if len(set(names)) < len(names):
+        names = [" and ".join(f"{path.absolute().parent.name}/{path.name}" for path in each) for each in paths]
+    found = zip(names, training, reports, counts, strict=True)
+    return tuple(
+        PreparedCorpus(name, one.settings, report, count, one.corpus is corpora.replay)
+        for name, one, report, count in found
+    )
+
+
+def mix_corpora(data: PreparedData, config: Config) -> Pairs:
+    """The training pairs, of several corpora by their weights, and with the ids of control tokens."""
+    if not data.corpora:
+        return data.train
+    ids = data.tokenizers.src.control_id
+    parts = []
+    for each in data.corpora:
+        tag = ids(tag_token(each.settings.tag)) if each.settings.tag else None
+        mark = ids(BACK_TRANSLATION) if each.settings.synthetic else None
+        parts.append(MixedCorpus(each.name, each.cleaning.kept, each.settings.weight, tag, mark))
+    if not data.corpora[-1].is_replay:
+        return MixedPairs(data.train, parts)
+    *trained, replay = parts  # replay data makes an epoch longer only by its share
+    num_trained, share = sum(part.num_pairs for part in trained), config.data.replay_share
+    num_replayed = min(replay.num_pairs, round(num_trained * share / (1 - share)))
+    weight = num_replayed / replay.num_pairs * sum(part.num_pairs * part.weight for part in trained) / num_trained
+    return MixedPairs(data.train, [*trained, replace(replay, weight=weight)], num_trained + num_replayed)
 
 
 @contextmanager
@@ -166,7 +242,7 @@ def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -
     if not augmented and not probability:
         return None
     encoded = _encoder(tokenizers, probability, seed)
-    most = config.model.longest_text(sys.maxsize)
+    most = config.model.longest_text(sys.maxsize) - num_controls(config)
 
     def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
         before = store.src_text(index), store.tgt_text(index)
@@ -201,19 +277,23 @@ class _Preparation:
 
     def __init__(self, config: Config, corpora: Corpora, folder: Path, progress: PreparationProgress) -> None:
         self._config, self._corpora, self._folder, self._progress = config, corpora, folder, progress
-        self._held_out: HeldOut | None = None
-        self._cleaner: Cleaner | None = None
         self._excluded = {part: corpus for part in _TESTS if (corpus := getattr(corpora, part))}
         self._excluded_gone = False
         self.late_tests: tuple[str, ...] = ()
         settings = {name: value for name, value in asdict(config.data).items() if name not in _OTHER_SETTINGS}
-        self._identities = {part: _identity(getattr(corpora, part)) for part in ("train", "replay", "dev", *_TESTS)}
-        parts = [self._identities[part] for part in ("train", "dev", "test")]
+        self._identities = {part: _identity(getattr(corpora, part)) for part in ("replay", "dev", *_TESTS)}
+        self._train_identities = [_identity(corpus) for corpus in corpora.train]
+        train = self._train_identities[0]
+        if config.corpora:
+            no_store = dict.fromkeys(("data", "src", "tgt", "tag", "from_", "until"))  # not part of the keys
+            rules = [asdict(one) | no_store for one in config.corpora]
+            train = [*rules, *self._train_identities]
+        parts = [train, self._identities["dev"], self._identities["test"]]
         if corpora.replay:
-            parts += [config.data.replay_share, self._identities["replay"]]
+            parts += ["by weight", self._identities["replay"]]
         if corpora.replay_test:
             parts += [self._identities["replay_test"]]
-        self.key = hash_json([VERSION, _HELD_OUT_SEED, settings, parts])
+        self.key = hash_json([VERSION, HELD_OUT_SEED, settings, parts])
 
     def keep_identity(self, same_pairs: bool) -> None:
         """Record the files of the training. Raises DataError if `same_pairs` is set and a file has changed.
@@ -242,7 +322,7 @@ class _Preparation:
             self._excluded_gone = any(_recorded_test(before, part) is not None for part in changed)
             self._excluded = {part: corpus for part, corpus in self._excluded.items() if part not in changed}
             return
-        recorded = dict(zip(files_of_pairs(self._config.data), files.values(), strict=False))  # no temporary names
+        recorded = dict(zip(files_of_pairs(self._config), files.values(), strict=False))  # no temporary names
         now = {"key": self.key, **{part: self._identities[part] for part in _TESTS}, "files": recorded}
         with disk_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -250,11 +330,11 @@ class _Preparation:
 
     def _files(self) -> dict[str, str]:
         """The digest of each file that determines the training pairs."""
+        corpora, identities = self._corpora, self._identities
+        known = [*zip(corpora.train, self._train_identities, strict=True)]
+        known += [(one, identities[part]) for part in ("replay", "dev") if (one := getattr(corpora, part))]
         return {
-            str(file): digest
-            for part in ("train", "replay", "dev")
-            if (identity := self._identities[part])
-            for file, digest in zip(getattr(self._corpora, part).paths, identity[0], strict=True)
+            str(file): digest for one, (digests, *_) in known for file, digest in zip(one.paths, digests, strict=True)
         }
 
     def tokenizers(self) -> TokenizerPair:
@@ -263,38 +343,40 @@ class _Preparation:
         folder, key = self._folder / "tokenizer", hash_json([self.key, settings])
         with suppress(ModelError, OSError):
             if verify_folder(folder).get("key") == key:
-                return TokenizerPair.load(folder)
+                return TokenizerPair.load(folder).with_controls(control_tokens(self._config))
         try:
-            trained = train_tokenizers(self._config.tokenizer, *self._tokenizer_texts())
+            most, joint = self._config.tokenizer.max_pairs, self._config.tokenizer.joint
+            trained = train_tokenizers(self._config.tokenizer, *self._text.tokenizer_texts(joint, most))
         except DataError:
-            report = self.cleaner().report
-            if report.read == report.num_dropped > 0:
-                raise _nothing_left_error(report, self._names()) from None
+            self._text.check_left()
             raise
         with write_folder(folder, {"key": key}) as partial:
             trained.save(partial)
-        return TokenizerPair.load(folder)
+        return TokenizerPair.load(folder).with_controls(control_tokens(self._config))
 
     def train_store(self, tokenizers: TokenizerPair, key: str) -> PairStore:
         keep_text = self._config.tokenizer.bpe_dropout > 0 or is_augmented(self._config.data)
         folder, key = self._folder / "train", hash_json([key, "train", keep_text])
         if store := open_if_current(folder, key):
             return store
-        pairs = self._counted(self._with_replay_pairs(), "encoding the training pairs")
-        kept = self.cleaner().clean(pairs, ProcessEncoderPair(tokenizers))
+        stage = self._text.clean("encoding the training pairs")
+        kept = (chunk for cleaner, pairs in stage for chunk in cleaner.clean(pairs, ProcessEncoderPair(tokenizers)))
         return self._write("train", key, kept, tokenizers, keep_text)
 
     def held_out_store(self, part: str, tokenizers: TokenizerPair, key: str) -> PairStore | None:
-        """The store of "dev" or "test": all pairs of its file, else the held-out pairs, else None."""
-        folder, key = self._folder / part, hash_json([key, part, self._identities[part]])
-        corpus: Corpus | None = getattr(self._corpora, part)
-        if corpus is None and not getattr(self._config.data, f"{part}_fraction"):
+        """The store of "dev" or "test": all pairs of its file, else the held-out pairs, else None. Or that of "own"."""
+        folder, key = self._folder / part, hash_json([key, part, self._identities.get(part)])
+        corpus: Corpus | None = getattr(self._corpora, part, None)
+        wanted = (
+            len(self._config.corpora) > 1 if part == "own" else corpus or getattr(self._config.data, f"{part}_fraction")
+        )
+        if not wanted:
             return None
         if store := open_if_current(folder, key):
             return store
-        pairs = corpus.pairs() if corpus else getattr(self.held_out(), part)
+        pairs = corpus.pairs() if corpus else self._text.held_out_pairs(part)
         # No cleaning: line n of a validation file must match line n of its translation.
-        encoded = BatchEncoderPair.of(tokenizers).encode_chunks(chunks(pairs, _CHUNK_PAIRS))
+        encoded = BatchEncoderPair.of(tokenizers).encode_chunks(chunks(pairs, CHUNK_PAIRS))
         return self._write(part, key, encoded, tokenizers, keep_text=True)
 
     def lexicon(self, train: PairStore, tokenizers: TokenizerPair) -> tuple[Lexicon, Coverage]:
@@ -314,95 +396,34 @@ class _Preparation:
     def _write(
         self, part: str, key: str, encoded: Iterable[EncodedChunk], tokenizers: TokenizerPair, keep_text: bool
     ) -> PairStore:
-        """Write a store. The notes of "train" are the counts of cleaning, complete when `encoded` is exhausted."""
+        """Write a store. The notes of "train" are the counts of cleaning, complete when `encoded` is exhausted.
+
+        With several corpora, those of "train" and "own" also have the counts of each.
+        """
         folder = self._folder / part
         with write_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
             for chunk in encoded:
                 texts = chunk.pairs if keep_text else []
                 writer.append(chunk.src, chunk.tgt, [pair.src for pair in texts], [pair.tgt for pair in texts])
             if part == "train":
-                report = self.cleaner().report
-                writer.notes = asdict(report)
-                if not writer.num_pairs:
-                    raise _nothing_left_error(report, self._names())
+                self._text.check_left()
+                reports = [one.report for one in self._text.all]
+                writer.notes = asdict(sum(reports[1:], reports[0]))
+                if len(reports) > 1 or self._config.corpora:
+                    writer.notes["corpora"] = [asdict(report) for report in reports]
+            if part == "own":
+                writer.notes["counts"] = [len(one.held_out.own) for one in self._text.all]
         return PairStore(folder, key)
 
-    def held_out(self) -> HeldOut:
-        if self._held_out is None:
-            if self._excluded_gone:
-                raise DataError(
-                    f"{self._folder} is incomplete and cannot be made again with the same pairs: the test set that was "
-                    f"kept out of training is not the one named now. Name the earlier one, {_OR_NEW_RUN}"
-                )
-            train, dev, test = self._corpora.train, self._corpora.dev, self._excluded.get("test")
-            self._held_out = hold_out(
-                self._counted(train.pairs(), "choosing the held-out pairs"),
-                self._config.data,
-                _HELD_OUT_SEED,
-                dev=dev.pairs() if dev else None,
-                test=test.pairs() if test else None,
-                names=self._names(),
+    @cached_property
+    def _text(self) -> TrainingText:
+        """The training text. Raises DataError if it is needed, but a test set that was kept out of it is gone."""
+        if self._excluded_gone:
+            raise DataError(
+                f"{self._folder} is incomplete and cannot be made again with the same pairs: the test set that was "
+                f"kept out of training is not the one named now. Name the earlier one, {_OR_NEW_RUN}"
             )
-            if replay_test := self._excluded.get("replay_test"):  # a test must not be trained on either
-                for chunk in chunks(replay_test.pairs(), _CHUNK_PAIRS):
-                    self._held_out.sources.add(source_fingerprints(chunk, _HELD_OUT_SEED))
-        return self._held_out
-
-    def _names(self) -> tuple[str, str]:
-        """Names for errors: the training text, and the files whose sources are kept out of it."""
-        kept_out = [self._corpora.dev, *self._excluded.values()]
-        return str(self._corpora.train), " and ".join(dict.fromkeys(str(corpus) for corpus in kept_out if corpus))
-
-    def _with_replay_pairs(self) -> Iterator[SentencePair]:
-        """The training pairs, then evenly spread replay pairs, up to a share of `data.replay_share` of all pairs."""
-        yield from self._corpora.train.pairs()
-        if replay := self._corpora.replay:
-            share, total = self._config.data.replay_share, replay.count()
-            wanted = min(total, round(self._corpora.train.count() * share / (1 - share)))
-            for index, pair in enumerate(replay.pairs()):
-                if (index + 1) * wanted // total > index * wanted // total:
-                    yield pair
-
-    def cleaner(self) -> Cleaner:
-        if self._cleaner is None:
-            self._cleaner = Cleaner(self._config.data, self.held_out(), self.held_out().read)
-        return self._cleaner
-
-    def _tokenizer_texts(self) -> tuple[Iterable[str], Iterable[str]]:
-        """The texts to train the tokenizers on, source and target. A joint tokenizer reads the corpus once."""
-        if self._config.tokenizer.joint:
-            return concatenate_texts(text for pair in self._training_texts() for text in (pair.src, pair.tgt)), ()
-        src = concatenate_texts(pair.src for pair in self._training_texts())
-        return src, concatenate_texts(pair.tgt for pair in self._training_texts())
-
-    def _training_texts(self) -> Iterator[SentencePair]:
-        """The pairs that cleaning keeps, or an even sample of them.
-
-        The sampling rate is `tokenizer.max_pairs` over all pairs read: if cleaning removes many, the sample is smaller.
-        """
-        cleaner, most = self.cleaner(), self._config.tokenizer.max_pairs
-        total = self._corpora.train.count() if most else 0
-        kept = cleaner.clean_texts(self._counted(self._corpora.train.pairs(), "training the tokenizer"))
-        if total <= most:
-            return kept
-        return (pair for index, pair in enumerate(kept) if index * most // total != (index - 1) * most // total)
-
-    def _counted(self, pairs: Iterable[SentencePair], stage: str) -> Iterator[SentencePair]:
-        passed = 0
-        for chunk in chunks(pairs, _CHUNK_PAIRS):
-            yield from chunk
-            passed += len(chunk)
-            self._progress(stage, passed)
-
-
-def _nothing_left_error(report: CleaningReport, names: tuple[str, str]) -> DataError:
-    if report.dropped[SHARED] and report.dropped[SHARED] + report.dropped[EMPTY] == report.read:
-        return only_shared_sources_error(*names)
-    dropped = ", ".join(f"{rule}: {count}" for rule, count in report.dropped.items() if count)
-    return DataError(
-        f"No training pair is left: cleaning removed all {report.read} pairs ({dropped}). "
-        "Check the corpus with `dragoman check`, or relax the rules in [data]."
-    )
+        return TrainingText(self._config, self._corpora, self._excluded, self._progress)
 
 
 def _recorded_test(record: dict[str, Any], part: str) -> Any:

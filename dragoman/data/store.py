@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.config import DataSettings
+from dragoman.config import Config
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.files import verify_folder, write_folder
 from dragoman.records import NUM_CONTROL_IDS
@@ -361,10 +361,14 @@ def _row(values: npt.NDArray[Any], offsets: npt.NDArray[np.int64], index: int) -
 IDENTITY = "corpus.json"
 
 
-def files_of_pairs(data: DataSettings) -> list[str]:
+def files_of_pairs(config: Config) -> list[str]:
     """The files that determine the training pairs, as the settings name them, in the order of `IDENTITY`."""
-    names = (f"{part}{side}" for part in ("train", "replay", "dev") for side in ("", "_src", "_tgt"))
-    return [path for name in names if (path := getattr(data, name))]
+    paths = config.corpus_paths
+    train, replay, dev = (
+        [f"data.{part}{side}" for side in ("", "_src", "_tgt")] for part in ("train", "replay", "dev")
+    )
+    corpora = [key for key in paths if key.startswith("corpora")]
+    return [paths[key] for key in (*train, *corpora, *replay, *dev) if key in paths]
 
 
 def read_identity(path: Path) -> dict[str, Any]:

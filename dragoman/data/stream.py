@@ -10,12 +10,23 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.data.batch import Batch
-from dragoman.data.batching import PADDING_SLACK, check_budget, epoch_batches, micro_batches, smallest_micro_batch
+from dragoman.data.batching import (
+    PADDING_SLACK,
+    EpochBatches,
+    check_budget,
+    epoch_batches,
+    micro_batches,
+    smallest_micro_batch,
+)
+from dragoman.data.mixing import MixedPairs
 from dragoman.data.store import Ids, Pairs
 from dragoman.errors import ConfigError, DataError
 
 Encode: TypeAlias = Callable[[int, int], tuple[Sequence[int], Sequence[int]]]
-"""``encode(index, epoch) -> (src_ids, tgt_ids)``: a pure function that replaces the stored ids of a pair."""
+"""``encode(index, pass) -> (src_ids, tgt_ids)``: a pure function that replaces the stored ids of a pair.
+
+The number of a pass is that of the epoch, unless several corpora are mixed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,7 @@ class BatchStream(Iterator[StepBatches]):
                 f"{needed} tokens. Set it to at least {needed}, or lower `data.max_tokens`."
             )
         self._pairs, self._plan, self._encode = pairs, plan, encode
+        self._mixed = pairs if isinstance(pairs, MixedPairs) else None
         self._thread = ThreadPoolExecutor(1, "batches")
         self._steps = self._build_steps(start)
         self._ahead = deque(self._thread.submit(next, self._steps) for _ in range(plan.steps_ahead))
@@ -142,28 +154,39 @@ class BatchStream(Iterator[StepBatches]):
             steps = epoch_batches(self._pairs, self._plan.batch_tokens, self._plan.seed, epoch)
             for index in range(first, len(steps)):
                 following = Position(epoch, index + 1) if index + 1 < len(steps) else Position(epoch + 1)
-                yield self._build(steps[index], Position(epoch, index), following, len(steps))
+                yield self._build(self._rows(steps, index), Position(epoch, index), following, len(steps))
             epoch, first = epoch + 1, 0
             del steps
 
     def _build(
-        self, indices: npt.NDArray[np.int32], position: Position, following: Position, steps_in_epoch: int
+        self, rows: Sequence[tuple[Ids, Ids]], position: Position, following: Position, steps_in_epoch: int
     ) -> StepBatches:
-        rows = [self._rows(index, position.epoch) for index in indices.tolist()]
         src_counts, tgt_counts = ([len(row[side]) for row in rows] for side in (0, 1))
         plan = self._plan
         cuts = micro_batches(src_counts, tgt_counts, plan.micro_batch_tokens, plan.padding_slack)
         batches = tuple(
-            Batch.from_ids([rows[row][0] for row in chosen], [rows[row][1] for row in chosen])
-            for chosen in (cut.tolist() for cut in cuts[plan.rank :: plan.world_size])
+            Batch.from_ids([rows[row][0] for row in cut], [rows[row][1] for row in cut])
+            for cut in (each.tolist() for each in cuts[plan.rank :: plan.world_size])
         )
         if plan.pin_memory:
             batches = tuple(batch.pin_memory() for batch in batches)
         return StepBatches(position, following, steps_in_epoch, batches, sum(tgt_counts) + len(rows), len(rows))
 
-    def _rows(self, index: int, epoch: int) -> tuple[Ids, Ids]:
+    def _rows(self, steps: EpochBatches, step: int) -> list[tuple[Ids, Ids]]:
+        """The ids of the pairs of a step."""
+        indices, src_ids, tgt_ids = steps[step].tolist(), self._pairs.src_ids, self._pairs.tgt_ids
+        if self._encode is None and self._mixed is None:
+            return [(src_ids(index), tgt_ids(index)) for index in indices]
+        return list(map(self._row, indices, steps.passes_of(step).tolist()))
+
+    def _row(self, index: int, pass_: int) -> tuple[Ids, Ids]:
+        """The ids of a pair in one pass, with the control tokens before its source."""
+        controls = self._mixed.controls(index, self._plan.seed, pass_) if self._mixed is not None else ()
         if self._encode is not None:
-            src, tgt = self._encode(index, epoch)
-            if max(len(src), len(tgt)) < self._plan.micro_batch_tokens:
-                return np.asarray(src, np.int64), np.asarray(tgt, np.int64)
-        return self._pairs.src_ids(index), self._pairs.tgt_ids(index)
+            src, tgt = self._encode(index, pass_)
+            if max(len(controls) + len(src), len(tgt)) < self._plan.micro_batch_tokens:
+                return np.asarray((*controls, *src), np.int64), np.asarray(tgt, np.int64)
+        src_ids = self._pairs.src_ids(index)
+        if controls:
+            src_ids = np.concatenate((np.asarray(controls, np.int64), src_ids))
+        return src_ids, self._pairs.tgt_ids(index)

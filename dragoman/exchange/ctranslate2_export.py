@@ -155,7 +155,7 @@ def _set_norm(theirs: Any, ours: Arrays, name: str) -> None:
 
 def _write_tokenizers(model: Model, folder: Path) -> None:
     """Write the tokenizers. CTranslate2 itself works on tokens, so a user needs them to encode and decode text."""
-    model.tokenizers.save(folder)
+    model.tokenizers.with_controls(()).save(folder)  # which the library can read
     for name, tokenizer in (("source.spm", model.tokenizers.src), ("target.spm", model.tokenizers.tgt)):
         if isinstance(tokenizer.library, SentencePieceTokenizer):
             (folder / name).write_bytes(write_spm(tokenizer.library.model))
@@ -167,7 +167,8 @@ def tokens_of(tokenizer: Tokenizer) -> list[str]:
     CTranslate2 identifies a token by its string, and finds eos and unk by their names. So a vocabulary must have no
     string twice. An imported Marian vocabulary may have ``<s>`` as an ordinary token beside Dragoman's own.
     """
-    names = [str(tokenizer.library.id_to_token(index)) for index in range(tokenizer.vocab_size)]
+    num_pieces = tokenizer.vocab_size - len(tokenizer.controls)
+    names = [*(str(tokenizer.library.id_to_token(index)) for index in range(num_pieces)), *tokenizer.controls]
     return [
         f"{name}#{index}" if name in CONTROL_TOKENS and index >= len(CONTROL_TOKENS) else name
         for index, name in enumerate(names)

@@ -116,7 +116,7 @@ class TextSearch:
         """Yield the words of a segment's translation. Samples, and searches that cannot stream, come as one part."""
         detokenize, yielded = self.tokenizers.tgt.detokenize, ""
         if isinstance(self.search, StreamingSearch) and not (settings.sample or settings.mbr_samples):
-            steps = self.search.stream(source, settings)
+            steps = self.search.stream(self._with_controls([source], settings)[0], settings)
             while True:
                 try:
                     certain = detokenize(next(steps))
@@ -135,10 +135,15 @@ class TextSearch:
 
     def search_sources(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """Search sources. With `mbr_samples`, sample instead and choose by minimum Bayes risk."""
+        sources = self._with_controls(sources, settings)
         if not settings.mbr_samples:
             return self.search.search(sources, settings)
         sampled = self.search.search(sources, replace(settings, sample=True, n_best=settings.mbr_samples))
         return [choose_least_risk(samples, self.tokenizers.tgt, settings.n_best) for samples in sampled]
+
+    def _with_controls(self, sources: Sequence[Source], settings: InferenceSettings) -> Sequence[Source]:
+        controls = self.tokenizers.src.tag_ids(settings.tag)
+        return [replace(one, ids=[*controls, *one.ids]) if one.ids else one for one in sources] if controls else sources
 
 
 def choose_least_risk(samples: Sequence[Hypothesis], tokenizer: Tokenizer, n_best: int) -> list[Hypothesis]:

@@ -80,6 +80,7 @@ class Translator:
         card = models[0].card if models else Card()
         languages = card.src_lang, card.tgt_lang
         self._search = TextSearch(search, tokenizers, max_src_tokens, aligner, languages)
+        tokenizers.src.tag_ids(settings.tag)  # raises an error for an unknown tag
         self.settings, self.models = settings, tuple(models)
 
     @overload
@@ -426,7 +427,8 @@ class Translator:
         if not self.models:
             raise ConfigError("this translator has no model to score with. Load one with `dragoman.load`.")
         settings, tokenizers = override_settings(self.settings, overrides), self._search.tokenizers
-        src_ids = tokenizers.src.encode_batch([as_sentence(text) for text in sources])
+        controls = tokenizers.src.tag_ids(settings.tag)
+        src_ids = [[*controls, *ids] for ids in tokenizers.src.encode_batch([as_sentence(text) for text in sources])]
         tgt_ids = tokenizers.tgt.encode_batch([text.strip() for text in targets])
         engines = Engines([model.weights for model in self.models])
         passes = engines.force(list(zip(src_ids, tgt_ids, strict=True)), settings.precision)
@@ -518,7 +520,9 @@ class Translator:
             if not isinstance(value, kind):
                 name = kind.__name__
                 raise ConfigError(f"`{name.lower()}` must be `dragoman.{name}(...)`, but is {one_line(value)}.")
-        return TranslationOptions(override_settings(self.settings, overrides), preserve, details)
+        options = TranslationOptions(override_settings(self.settings, overrides), preserve, details)
+        self.tokenizers.src.tag_ids(options.settings.tag)  # raises errors now, not at the first text
+        return options
 
     def _translate(
         self, texts: Iterable[InputText], options: TranslationOptions, window_texts: int = WINDOW_TEXTS

@@ -75,6 +75,8 @@ class FileJob:
         The bytes while the file waits, then None. Text is in UTF-8: a string may take four times as much memory.
     num_bytes, num_chars
         The size of the file, and the number of characters to translate, as soon as it was read.
+    tag
+        As in `TranslationRequest`.
     id
         A random UUID, which is all that a client needs for the download.
     key
@@ -110,6 +112,7 @@ class FileJob:
     target: str
     content: bytes
     num_bytes: int
+    tag: str = ""
     num_chars: int = 0
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     key: str = field(default_factory=lambda: secrets.token_hex(32))
@@ -180,8 +183,10 @@ class FileTranslations:
         Raises Refused: 400 for a language pair that is not served, 429 for too many files of this client, 503 of all
         clients.
         """
-        if job.source != AUTO:
-            self.service.models.require_path(job.source, job.target)
+        if job.source == AUTO:
+            self.service.models.check_tag(job.tag, ())
+        else:
+            self.service.models.require_path(job.source, job.target, job.tag)
         self._check_limits(job.client, job.num_bytes)
         job.turn = self._turns.setdefault(job.client, job.turn)
         self._jobs[job.id] = job
@@ -349,10 +354,10 @@ class FileTranslations:
         if source == AUTO:
             sample = " ".join(one.text[:1000] for one in document.segments[:100])
             source = (await self.service.detect_for(sample, job.target)).language
-        models, job.total = self.service.models.require_path(source, job.target), len(document.segments)
+        models, job.total = self.service.models.require_path(source, job.target, job.tag), len(document.segments)
         for number, model in enumerate(models):
             document = await self._run_in_thread(job, read_upload, content, job.kind) if number else document
-            key = BatchKey(model, escape=document.escape, by_sentence=document.by_sentence)
+            key = BatchKey(model, escape=document.escape, by_sentence=document.by_sentence, tag=job.tag)
             answers: list[str] = []
             while turn := _turn(document.segments, len(answers)):
                 answers += [one.text for one in await self.service.batcher.translate(key, turn)]

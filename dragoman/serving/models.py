@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from dragoman.bundle import Model, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, read_config
 from dragoman.devices.without_torch import resolve_inference_precision
+from dragoman.display import one_line
 from dragoman.engines.choice import check_engine
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator, override_settings
@@ -63,20 +64,26 @@ class ServedModel:
         """The language pair, such as en-de."""
         return f"{self.source}-{self.target}"
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that requests can set."""
+        return self.model.tokenizers.src.tags
+
     def translate(self, texts: Sequence[MarkedText], key: "BatchKey") -> list[Translation]:
         """Translate a batch, with protected spans and terms. The beam is at least `n_best` wide."""
         preserve = Preserve(True, self.terms, key.by_sentence, key.escape)
-        return self.translator.translate_marked(texts, preserve, key.details, **self._overrides(key.n_best))
+        return self.translator.translate_marked(texts, preserve, key.details, **self._overrides(key.n_best, key.tag))
 
-    def settings(self, n_best: int = 1) -> InferenceSettings:
-        """The search settings for `n_best` candidates."""
-        return override_settings(self.translator.settings, self._overrides(n_best))
+    def settings(self, n_best: int = 1, tag: str = "") -> InferenceSettings:
+        """The search settings for `n_best` candidates and a tag. A tag that the model lacks changes nothing."""
+        return override_settings(self.translator.settings, self._overrides(n_best, tag))
 
-    def _overrides(self, n_best: int) -> dict[str, Any]:
-        if n_best == 1:
-            return self.overrides
-        beam_size = self.overrides.get("beam_size", self.translator.settings.beam_size)
-        return {**self.overrides, "n_best": n_best, "beam_size": max(beam_size, n_best)}
+    def _overrides(self, n_best: int, tag: str) -> dict[str, Any]:
+        found = self.overrides | ({"tag": tag} if tag in self.tags else {})
+        if n_best > 1:
+            beam_size = found.get("beam_size", self.translator.settings.beam_size)
+            found |= {"n_best": n_best, "beam_size": max(beam_size, n_best)}
+        return found
 
 
 class BatchKey(NamedTuple):
@@ -94,6 +101,8 @@ class BatchKey(NamedTuple):
         The function that escapes translations.
     by_sentence
         Whether a text may have several sentences, which are then translated one by one.
+    tag
+        The tag of the request. If it is "" or not one of the model's tags, the default of the model applies.
     """
 
     model: ServedModel
@@ -101,6 +110,7 @@ class BatchKey(NamedTuple):
     details: Details = NO_DETAILS
     escape: Escape = str
     by_sentence: bool = False
+    tag: str = ""
 
     def translate(self, texts: Sequence[MarkedText]) -> list[Translation]:
         """Translate a batch."""
@@ -116,6 +126,8 @@ class Models:
     ----------
     all, codes
         The models, and the codes of their languages.
+    pivot
+        The code of the language between two chained models, or "".
     sources, pairs
         The languages with at least one other target language, and all translatable pairs, such as en-de.
     """
@@ -128,8 +140,8 @@ class Models:
                 raise ConfigError(f"{other.folder} and {model.folder} both translate {model.pair}. Serve one of them.")
         self.all = list(models)
         self.codes = list(dict.fromkeys(code for pair in self._by_pair for code in pair))
-        self._pivot = canonical_code(pivot) if pivot else ""
-        if self._pivot and self._pivot not in self.codes:
+        self.pivot = canonical_code(pivot) if pivot else ""
+        if self.pivot and self.pivot not in self.codes:
             raise ConfigError(f"`--pivot` must be one of {', '.join(self.codes)}, but is {pivot}.")
         others = {code: [target for target in self.targets(code) if target != code] for code in self.codes}
         self.sources = [code for code in self.codes if others[code]]
@@ -145,18 +157,26 @@ class Models:
         """The models from source to target, in order. Empty if both are the same, None if there is no path."""
         if source == target:
             return []
-        for steps in ([(source, target)], [(source, self._pivot), (self._pivot, target)]):
+        for steps in ([(source, target)], [(source, self.pivot), (self.pivot, target)]):
             if all(pair in self._by_pair for pair in steps):
                 return [self._by_pair[pair] for pair in steps]
         return None
 
-    def require_path(self, source: str, target: str) -> list[ServedModel]:
-        """The models from source to target, in order. Raises Refused (400) if there is no path."""
+    def require_path(self, source: str, target: str, tag: str = "") -> list[ServedModel]:
+        """The models from source to target, in order. Raises Refused (400) without a path, and as `check_tag` does."""
         path = self.path(source, target)
         if path is None:
             problem = f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}"
             raise Refused(400, problem)
+        self.check_tag(tag, path)
         return path
+
+    def check_tag(self, tag: str, path: Sequence[ServedModel]) -> None:
+        """Raise Refused (400) if no model of a path has the tag. For an empty path, any model may have it."""
+        known = dict.fromkeys(one for model in path or self.all for one in model.tags) if tag else {}
+        if tag and tag not in known:
+            advice = f"one of {', '.join(known)}" if known else "left out, because the models have no tags"
+            raise Refused(400, f"Invalid request: tag must be {advice}, but is {one_line(tag)}")
 
     def sources_for(self, target: str) -> list[str]:
         """The languages with a path to `target`. A reload may have removed all of them since a file arrived."""
@@ -250,6 +270,19 @@ def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[Serve
             raise ConfigError(f"`--terms` must be PAIR=FILE, once per pair, with a pair of {served}, but is {one}.")
         found[pair] = Terms.load(path)
     return [replace(model, terms=found.get(model.pair)) for model in models]
+
+
+def drop_unknown_tags(models: Sequence[ServedModel], progress: Progress) -> None:
+    """Leave out the tag of ``--tag`` where a model does not have it, and note this.
+
+    Raises ConfigError if no model has the tag.
+    """
+    unknown = [one for one in models if one.overrides.get("tag", "") not in ("", *one.tags)]
+    if len(unknown) == len(models):
+        most = max(models, key=lambda one: len(one.tags))
+        most.model.tokenizers.src.tag_ids(most.overrides["tag"])  # raises the error
+    for one in unknown:
+        progress.note(f"{one.folder} is served without the tag {one.overrides.pop('tag')}, which it does not have")
 
 
 # Letters needed for full confidence. Shorter texts get a lower confidence.

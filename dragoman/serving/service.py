@@ -65,6 +65,8 @@ class TranslationRequest:
         How many translations to return besides the best one.
     details
         Whether the answer has word alignments and flags.
+    tag
+        The tag for the models that have it. "" leaves the choice to each model's settings.
     """
 
     texts: Sequence[str]
@@ -73,11 +75,12 @@ class TranslationRequest:
     text_format: TextFormat = PLAIN_TEXT
     num_alternatives: int = 0
     details: Details = NO_DETAILS
+    tag: str = ""
 
     def batch_key(self, model: ServedModel) -> BatchKey:
         """The model and the options that other texts must share to be in the same batch."""
         form = self.text_format
-        return BatchKey(model, 1 + self.num_alternatives, self.details, form.escape, form.by_sentence)
+        return BatchKey(model, 1 + self.num_alternatives, self.details, form.escape, form.by_sentence, self.tag)
 
 
 class Answer(NamedTuple):
@@ -223,7 +226,8 @@ class Service:
         """Translate the texts of a request and return the answers in order.
 
         A text in a language that is not served is returned unchanged if other texts of the request can be translated.
-        Raises Refused (400) for a language pair that is not served, and as `Batcher.translate` does.
+        A tag applies to the texts whose models have it. Raises Refused (400) for a language pair that is not served and
+        for a tag that no model has, and as `Batcher.translate` does.
         """
         if self.state == "starting":
             raise Refused(503, "The server is starting. Try again later.", 5)
@@ -240,6 +244,7 @@ class Service:
         paths = {source: models.path(source, request.target) for source in groups}
         if all(path is None for path in paths.values()):
             paths = {source: models.require_path(source, request.target) for source in groups}
+        models.check_tag(request.tag, [model for path in paths.values() for model in path or ()])
         answers: dict[int, Answer] = {}
         for source, places in groups.items():
             own = [parsed[place] for place in places]

@@ -7,7 +7,7 @@ so a run that was killed before the next checkpoint fits them in the same way.
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -208,8 +208,8 @@ def _use(session: TrainingSession, config: Config) -> None:
 
 
 def _values(config: Config, keys: Collection[str]) -> dict[str, float]:
-    tables = asdict(config)
-    return {key: tables[key.partition(".")[0]][key.partition(".")[2]] for key in sorted(keys)}
+    values = config.by_key
+    return {key: values[key] for key in sorted(keys)}
 
 
 def _with_values(config: Config, values: Mapping[str, float]) -> Config:

@@ -21,6 +21,7 @@ from dragoman.training.run.log import perplexity
 from dragoman.training.run.run_folder import ValidationRecord
 from dragoman.training.run.watchdog import ValidationLosses, Verdict
 from dragoman.training.session import TrainingSession, guessing_loss
+from dragoman.training.stages import last_stage
 from dragoman.training.step.accelerated import cpu_seeds, torch_seed
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.memory import (
@@ -181,6 +182,8 @@ class Loop:
         sums = self.processes.sum(self.gradient_of_step(step, state.step + 1))
         state.step += 1
         state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
+        if state.patience_step < 0 and state.epoch >= last_stage(state.stages):
+            state.patience_step = state.step
         state.sentences += step.num_sentences
         state.tgt_tokens += step.num_tgt_tokens
         if self.update(float(sums[1]) / step.num_tgt_tokens):

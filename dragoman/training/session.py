@@ -15,6 +15,7 @@ from dragoman.bundle import Model
 from dragoman.config import Config, TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches, smallest_micro_batch
+from dragoman.data.mixing import epoch_tokens
 from dragoman.data.store import Pairs
 from dragoman.data.stream import Encode, load_batch
 from dragoman.model.transformer import Transformer
@@ -155,8 +156,7 @@ class TrainingSession:
     @property
     def steps_in_epoch(self) -> int:
         """The approximate number of steps in an epoch."""
-        tokens = int(np.sum(self.train.tgt_counts)) + len(self.train)
-        return max(1, tokens // self.settings.batch_tokens)
+        return max(1, epoch_tokens(self.train, self.state.epoch) // self.settings.batch_tokens)
 
     def gather_model(self) -> Transformer:
         """The whole model. If it is spread over the processes, all must call this, and the first gets a copy."""

@@ -14,6 +14,7 @@ from dragoman.training.limits import check_disk, kept_bytes, refit_settings, val
 from dragoman.training.loop import Diverged, Loop
 from dragoman.training.run.checkpoint import card_of, means_of, restore_latest, set_weights
 from dragoman.training.session import TrainingSession
+from dragoman.training.stages import settle_stages
 from dragoman.training.step.memory import memory_errors
 from dragoman.training.step.optimizer import build_optimizer, optimizer_bytes
 
@@ -54,6 +55,7 @@ def fit(session: TrainingSession) -> str:
     if session.state.step:
         session.log.say(f"Continuing after step {session.state.step}.")
     session.processes.call_on_first(lambda: session.log.drop_after(session.state.step or -1))
+    settle_stages(session)
     refit_settings(session)
     keep_freed_memory()
     smaller = "Choose a smaller `model.preset`, or lower `data.max_tokens`."
@@ -95,6 +97,7 @@ def _go_back(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None
     if session.run.steps():
         restore_session(session, optimizer)
         session.processes.call_on_first(lambda: session.log.drop_after(session.state.step))
+        settle_stages(session)
         refit_settings(session)
     session.state.watchdog = memory
     memory.measured = [each for each in memory.measured if each.step <= session.state.step]

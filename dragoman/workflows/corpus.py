@@ -8,26 +8,27 @@ from dragoman.languages import check_language
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import open_aligned, open_corpus
+from dragoman.text.corpus.splitting import FingerprintSet
 from dragoman.text.doctor.examine import examine
 from dragoman.text.doctor.findings import Examination
 from dragoman.workflows.progress import QUIET, Progress
 
 
 def check_files(
-    train: Sequence[str],
+    corpora: Sequence[Sequence[str]],
     held_out: Mapping[str, Sequence[str]] = MappingProxyType({}),
     languages: tuple[str, str] = ("", ""),
     layout: Layout = PLAIN,
     progress: Progress = QUIET,
-) -> Examination:
-    """Examine a corpus before training on it: encodings, lengths, languages, duplicates and leaked test sentences.
+) -> list[Examination]:
+    """Examine corpora before training: encodings, lengths, languages, duplicates and leaked test sentences.
 
     Parameters
     ----------
-    train
-        The training text: one file with both sides, or two aligned files (source, target).
+    corpora
+        The training corpora, each one file with both sides, or two aligned files (source, target).
     held_out
-        The sets to look for in it, "dev" and "test", each like `train`, or empty.
+        The sets to look for in them, "dev" and "test", each like a corpus, or empty.
     languages
         Codes of the source and target language such as "en". "" takes a language from the files or their names.
     layout
@@ -37,8 +38,8 @@ def check_files(
 
     Returns
     -------
-    Examination
-        The number of pairs, and the findings with their lines.
+    list of Examination
+        For each corpus the number of pairs, and the findings with their lines, such as pairs of an earlier corpus.
 
     Raises
     ------
@@ -48,11 +49,24 @@ def check_files(
         If a file cannot be read.
     """
     src_lang, tgt_lang = map(check_language, languages, ("`--src-lang`", "`--tgt-lang`"))
-    corpus = _open("SRC TGT", train, (src_lang, tgt_lang), layout)
-    languages = corpus.src_lang, corpus.tgt_lang
+    opened: list[Corpus] = []
+    for files in corpora:
+        opened.append(_open("SRC TGT", files, (src_lang, tgt_lang), layout))
+        src_lang, tgt_lang = opened[-1].src_lang, opened[-1].tgt_lang
+    return check_opened(opened, held_out, layout, progress)
+
+
+def check_opened(
+    corpora: Sequence[Corpus], held_out: Mapping[str, Sequence[str]], layout: Layout, progress: Progress
+) -> list[Examination]:
+    """Examine open corpora, as `check_files` does. The sets in `held_out` have the languages of the last one."""
+    languages = corpora[-1].src_lang, corpora[-1].tgt_lang
     sets = {name: _open(f"`--{name}`", files, languages, layout) for name, files in held_out.items() if files}
-    with progress.counting("reading the pairs", unit="pairs"):
-        return examine(corpus, sets, lambda stage: progress.stage(stage, 0))
+    found, earlier = [], dict[str, FingerprintSet]()
+    for corpus in corpora:
+        with progress.counting("reading the pairs", unit="pairs"):
+            found.append(examine(corpus, sets, lambda stage: progress.stage(stage, 0), earlier))
+    return found
 
 
 def _open(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:

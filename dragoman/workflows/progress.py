@@ -21,6 +21,7 @@ from dragoman.records import Score
 from dragoman.training.run.log import LogDisplay, LogLines, duration
 
 if TYPE_CHECKING:
+    from dragoman.data.prepare import PreparedCorpus
     from dragoman.text.corpus.cleaning import CleaningReport
 
 _SILENCE_SECONDS, _REDRAW_SECONDS = 20.0, 0.1
@@ -144,11 +145,15 @@ def count_text(done: int, total: int | None, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """The report of cleaning, and the number of validation and test pairs. `test` is None without a test set."""
+    """The report of cleaning, and the number of validation and test pairs. `test` is None without a test set.
+
+    `corpora` has the counts of each of several corpora.
+    """
 
     cleaning: "CleaningReport"
     dev: int
     test: int | None
+    corpora: "tuple[PreparedCorpus, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dragoman.serving.http.forwarding import Deployment
 from dragoman.serving.limits import ServeSettings
 from dragoman.serving.models import Models, ServedModel
 from dragoman.serving.service import Service
+from tests.unit.serving.tagged_models import tagged_service
 from tests.unit.text.documents.office.office_files import docx, odt, texts
 
 TEXT = "one two three. Four five"
@@ -654,6 +655,75 @@ def test_the_address_keeps_languages_and_text(open_page: Open) -> None:
     page.reload()
     page.wait_for_function("() => document.querySelector('#target').value")
     assert page.locator("#text").input_value() == long
+
+
+@pytest.fixture(scope="module")
+def tagged_address(small_bundle: Model, folder: Path, serving: Any) -> Iterator[str]:
+    """The address of a server with tags from English, also through a pivot, and without tags to English."""
+    pairs = {"en-de": "legal news", "de-en": "", "de-fr": "spoken"}
+    tagged, _ = tagged_service(small_bundle, folder, pairs, pivot="de")
+    tagged.models.all[2].overrides["tag"] = "spoken"
+    with serving(tagged) as found:
+        yield found
+
+
+def styles(page: Any) -> list[str]:
+    """The options of the menu, or none if it is hidden."""
+    menu = page.get_by_label("Style")
+    return [str(one) for one in menu.locator("option").all_inner_texts()] if menu.is_visible() else []
+
+
+def test_a_style_is_chosen_for_texts_and_files_while_the_languages_have_it(
+    open_page: Open, tagged_address: str
+) -> None:
+    opened = open_page(at=tagged_address)
+    page = opened.page
+    assert styles(page) == ["None", "legal", "news"]
+    opened.type(TEXT)
+    plain = opened.output
+    with page.expect_request("**/v1/translate") as sent:
+        page.get_by_label("Style").select_option("legal")
+    assert sent.value.post_data_json["tag"] == "legal"
+    opened.settled()
+    legal = opened.output
+    assert legal != plain
+    assert "&tag=legal" in page.url
+    assert "&tag=legal" in page.locator("#look").get_attribute("href")
+    contents = []
+    for name in ("tagged", "plain"):
+        choose(page, f"{name}.txt", content=TEXT.encode())
+        with page.expect_download() as download:
+            page.get_by_role("link", name=f"Download {name}_de.txt").click()
+        contents.append(Path(download.value.path()).read_text(encoding="utf-8"))
+        page.get_by_label("Style").select_option("None")
+        opened.settled()
+    assert contents == [legal, plain]
+    page.get_by_label("Style").select_option("legal")
+    page.get_by_label("Translate to").select_option("fr")
+    assert styles(page) == ["Default (spoken)", "legal", "news", "spoken"]
+    assert page.get_by_label("Style").input_value() == "legal"
+    page.get_by_label("Translate from").select_option("auto")
+    page.get_by_label("Translate to").select_option("de")
+    assert (styles(page), page.get_by_label("Style").input_value()) == (["None", "legal", "news"], "legal")
+    page.get_by_label("Translate from").select_option("de")
+    assert styles(page) == []
+    assert "tag" not in page.url
+    opened.settled()
+
+
+def test_a_style_in_the_address_is_chosen_or_reported(open_page: Open, tagged_address: str) -> None:
+    opened = open_page("?source=en&target=de&tag=legal&q=one+two", at=tagged_address)
+    assert opened.page.get_by_label("Style").input_value() == "legal"
+    assert opened.output
+    sent: list[str] = []
+    for query in ("?source=en&target=de&tag=medical&q=one", "?source=de&target=en&tag=legal&q=one"):
+        page = open_page(query, at=tagged_address).page
+        page.on("request", lambda request: sent.append(request.url))
+        message = page.locator("#unknown").inner_text()
+        assert message.startswith("This server has no style \u2068")
+        assert message.endswith("\u2069 for these languages. Choose other languages or another style.")
+        assert page.url.endswith(query)
+    assert sent == []
 
 
 def test_light_and_dark(open_page: Open) -> None:

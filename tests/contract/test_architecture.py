@@ -32,25 +32,25 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (917, 11),
-    "bundle": (634, 5),
-    "cli": (2097, 27),
-    "config": (1231, 8),
+    "(no package)": (919, 11),
+    "bundle": (644, 5),
+    "cli": (2153, 27),
+    "config": (1426, 9),
     "corpora": (444, 3),
-    "data": (798, 6),
+    "data": (1091, 8),
     "demo": (493, 4),
     "devices": (287, 4),
     "engines": (2486, 20),
     "evaluation": (1003, 7),
-    "exchange": (929, 7),
-    "inference": (1000, 7),
+    "exchange": (930, 7),
+    "inference": (1008, 7),
     "kernels": (1190, 9),
     "model": (590, 7),
-    "serving": (2791, 26),
-    "text": (6436, 51),
-    "training": (2712, 20),
-    "visualization": (2436, 21),
-    "workflows": (2802, 27),
+    "serving": (2819, 26),
+    "text": (6551, 51),
+    "training": (2790, 21),
+    "visualization": (2440, 21),
+    "workflows": (2940, 28),
 }
 TORCH_FREE_FILES = (
     "inference.translator",
@@ -165,7 +165,7 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 def test_no_two_public_things_have_one_name() -> None:
     places = defaultdict(list)
     for module, tree in MODULES.items():
-        for name in top_level_names(tree):
+        for name in dict.fromkeys(top_level_names(tree)):  # overloads define one thing
             if not name.startswith("_"):
                 places[name].append(module)
     repeated = {name: modules for name, modules in places.items() if len(modules) > 1}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.bundle import Model
-from dragoman.bundle.folder import FORMAT, SMALLEST_FORMAT
+from dragoman.bundle.folder import CONTROLS_FORMAT, FORMAT
 from dragoman.errors import ModelError
 from dragoman.files import MANIFEST, write_folder
 from dragoman.inference.translator import Translator
@@ -34,7 +34,7 @@ def test_the_oldest_model_was_written_by_an_earlier_version_with_names_of_settin
 
 def test_a_model_in_a_later_format_is_refused(tmp_path: Path) -> None:
     source = MODELS / f"format_{FORMAT}"
-    later = SMALLEST_FORMAT + 1
+    later = CONTROLS_FORMAT + 1
     with write_folder(tmp_path / "model", {"format": later}) as copy:
         for path in source.iterdir():
             if path.name != MANIFEST:

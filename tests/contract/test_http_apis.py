@@ -37,6 +37,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "target": {"enum": ["de"]},
     "source_lang": {"enum": ["EN", ""]},
     "target_lang": {"enum": ["DE"]},
+    "tag": {"enum": [""]},
     "filename": {"enum": ["a.txt", ""]},
     "output_format": {"enum": ["txt", ""]},
     "n_best": {"type": "integer", "minimum": 1, "maximum": 6},

@@ -4,9 +4,9 @@ from dragoman.config import DataSettings, TokenizerSettings
 from dragoman.records import PAD_ID, UNK_ID, SentencePair
 from dragoman.text.corpus.cleaning import Cleaner
 from dragoman.text.corpus.opening import open_corpus
-from dragoman.text.corpus.splitting import hold_out
 from dragoman.text.tokenization.encoding import BatchEncoderPair, BpeDropout
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
+from tests.unit.text.corpus.holding_out import hold_out
 
 NASTY = [
     SentencePair("a </s> b\u2028c\u0085d", "<pad> ä\ufeff 😀"),

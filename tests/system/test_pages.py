@@ -8,6 +8,7 @@ verbs and flags are checked.
 import ast
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
@@ -19,8 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import VERBS, import_verb, run_command
-from dragoman.config import SETTINGS
+from dragoman.config import CORPUS_SETTINGS, SETTINGS
 from dragoman.config.names import REMOVED
 from dragoman.demo.phrasebook_file import load_phrasebook
 from tests.system.commands import store_in_hub_cache, write_sides, write_tsv
@@ -217,6 +219,8 @@ def run_line(line: str, place: Path) -> None:
     quick = re.sub(r"(dragoman verify\b[^|>]*)", r"\1 --sentences 3 --steps 0 ", quick)
     if "configs/" in quick:
         quick += " --tokenizer.vocab-size 300"
+    if "back_translation" in quick:  # an epoch of one step, for its stages
+        quick += " --train.batch-tokens 9000"
     if "distilled_12_1" in quick:
         quick += " --model.d-model 32 --model.d-ff 64 --train.warmup-steps 1"
     python = shlex.quote(sys.executable)
@@ -234,8 +238,9 @@ def run_line(line: str, place: Path) -> None:
             command, shell=True, cwd=place, env=environment, capture_output=True, text=True, timeout=280
         )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
-    if line.endswith("> distilled.de"):  # an untrained model writes the same line for every source
-        (place / "distilled.de").write_bytes((place / "train.de").read_bytes())
+    for name, other in (("distilled.de", "train.de"), ("mono.en", "test.en")):
+        if line.endswith(f"> {name}"):  # an untrained model writes the same line for every source
+            (place / name).write_bytes((place / other).read_bytes())
 
 
 def run_page(page: Path, place: Path) -> None:
@@ -276,10 +281,39 @@ def test_the_tutorial_about_a_document_runs_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "python.tsv").read_text(encoding="utf-8").startswith("Welcome to our hotel.\tWillkommen")
 
 
+@pytest.mark.timeout(300)
+def test_the_page_about_several_corpora_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.QUICK", QUICK.replace("max-steps 2", "max-steps 16"))  # two epochs, for its stages
+    page = DOCS / "how-to" / "several-corpora.md"
+    pairs = list({pair.src: pair for pair in load_phrasebook().generate(seed=3, count=400)}.values())
+    memory = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{pair.src}</seg></tuv><tuv xml:lang="de"><seg>{pair.tgt}</seg></tuv></tu>\n'
+        for pair in pairs[:40]
+    )
+    (tmp_path / "legal.tmx").write_text(f'<tmx version="1.4"><header/><body>{memory}</body></tmx>\n', encoding="utf-8")
+    for number, name in enumerate(("manuals", "website"), 1):
+        write_tsv(tmp_path / f"{name}.tsv", pairs[40 * number : 40 * number + 40])
+    write_sides(tmp_path / "crawl", pairs[120:200])
+    write_sides(tmp_path / "test", pairs[200:205])
+    [settings] = re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "memories.toml").write_text(settings, encoding="utf-8")
+    run_page(page, tmp_path)
+    rows = json.loads((resolve_model_folder(tmp_path / "run") / "card.json").read_text(encoding="utf-8"))["corpora"]
+    assert [row[:3] for row in rows] == [
+        ["legal.tmx", 3.0, "legal"],
+        ["manuals.tsv", 1.0, ""],
+        ["website.tsv", 1.0, ""],
+        ["crawl.en and crawl.de", 0.5, ""],
+    ]
+    described = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8").split("## Settings")[1].split("\n\n")[1]))
+    assert {setting.name.rstrip("_") for setting in CORPUS_SETTINGS.values()} <= described
+
+
 WITH_COMMANDS = [
     page
     for page in PAGES
-    if page.stem not in ("first-translator", "translate-a-document") and "```sh" in page.read_text(encoding="utf-8")
+    if page.stem not in ("first-translator", "translate-a-document", "several-corpora")
+    and "```sh" in page.read_text(encoding="utf-8")
 ]
 
 

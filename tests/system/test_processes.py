@@ -55,7 +55,8 @@ def corpus(tmp_path_factory: Any) -> Path:
 def arguments(corpus: Path, out: Path, steps: int, settings: dict[str, Any]) -> list[str]:
     given = {**SETTINGS, "train.max-steps": steps, **settings}
     flags = [part for name, value in given.items() for part in (f"--{name}", str(value))]
-    return ["train", "--data", str(corpus), "--src-lang", "en", "--tgt-lang", "de", "--out", str(out), *flags]
+    data = [str(corpus)] if corpus.suffix == ".toml" else ["--data", str(corpus)]
+    return ["train", *data, "--src-lang", "en", "--tgt-lang", "de", "--out", str(out), *flags]
 
 
 def torchrun(corpus: Path, out: Path) -> "subprocess.Popen[str]":
@@ -137,6 +138,17 @@ def test_two_processes_take_the_steps_of_one(alone: Path, two: Path):
     assert len(losses(two)) == STEPS
     assert farthest(alone, two) < 1e-5
     assert losses(alone)[1] - losses(alone)[STEPS] > 0.3, "it learns, so that equal losses say something"
+
+
+def test_two_processes_mix_several_corpora_as_one_does(corpus: Path):
+    lines = list(dict.fromkeys(corpus.read_text().splitlines(keepends=True)))
+    (corpus.parent / "a.tsv").write_text("".join(lines[:150]))
+    (corpus.parent / "b.tsv").write_text("".join(lines[150:]))
+    a, b = (f'[[corpora]]\ndata = "{corpus.parent}/{name}.tsv"\n' for name in "ab")
+    several = corpus.parent / "several.toml"
+    several.write_text(f'{a}weight = 3\ntag = "legal"\n{b}until = 0.6\nsynthetic = "src"\n')
+    one, two = (trained(several, corpus.parent / f"several {count}", count) for count in (1, 2))
+    assert farthest(one, two) < 1e-5
 
 
 def test_a_sharded_model_takes_the_same_steps_and_continues_in_one_process(corpus: Path, alone: Path):

@@ -209,7 +209,7 @@ def files_of(path: Path) -> list[Path]:
 @each_configuration
 def test_every_configuration_loads(path: Path) -> None:
     config = load_config(files_of(path))
-    assert config.data.train or config.data.train_src
+    assert config.data.train or config.data.train_src or config.corpora
 
 
 @pytest.mark.slow
@@ -220,13 +220,20 @@ def test_every_configuration_trains_on_a_stand_in_of_its_data(
     """The phrasebook stands in for the corpora, in the formats of their file names, and the model is small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
-    data = load_config(files_of(path)).data
+    config = load_config(files_of(path))
+    data = config.data
     pairs = iter(load_phrasebook().generate(seed=3, count=340))
     for part, count in (("train", 260), ("dev", 40), ("test", 40)):
         write_part(data, part, list(islice(pairs, count)))
+    generated = iter(load_phrasebook().generate(seed=4, count=260 * len(config.corpora) or 1))
+    for corpus in config.corpora:
+        rows = list(islice(generated, 260))
+        for name, side in ((corpus.src, "src"), (corpus.tgt, "tgt")):
+            write_lines(name, [getattr(pair, side) for pair in rows])
     check = "--data.check-languages false"  # the phrasebook is in English and German
     model = "--model.d-model 32 --model.d-ff 64 --model.num-heads 2 --model.num-encoder-layers 2"
     smaller = f"{QUICK} {check} {model} --tokenizer.vocab-size 400 --validate.every-steps 1 --validate.every-epochs 0"
+    smaller += " --train.batch-tokens 9000" * bool(config.corpora)  # an epoch of one step, for stages
     assert run_command(["train", *map(str, files_of(path)), *smaller.split(), "--out", "run"]) == 0
     assert len(Translator.load("run").translate(["Where is the train station?"])) == 1
 

@@ -48,7 +48,7 @@ print(json.dumps({
     "scores": read_card(folders[-1]).scores,
     "evaluated": [[score.name, score.value, score.signature] for score in report.whole.scores],
     "compared": [compared.num_sentences, compared.metrics[0].b.value],
-    "checked": check_files(["train.en", "train.de"]).pairs,
+    "checked": check_files([["train.en", "train.de"]])[0].pairs,
     "averaged": read_card(average_run(Path("run"), last=2, out=Path("mean"))).averaged_steps,
     "translation": translation,
     "imported": [name for name in sys.modules if name.startswith("dragoman.cli")],

@@ -36,7 +36,7 @@ async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v1/translate.
 
     Fields: ``text`` (one or several), ``target``, ``source`` (default: auto), ``format`` (text or html), ``split``
-    (sentences, lines or none), ``n_best`` and ``alignment``. Flags are always computed.
+    (sentences, lines or none), ``n_best``, ``alignment`` and ``tag``. Flags are always computed.
     """
     request = _parse(service, fields)
     described = []
@@ -64,7 +64,7 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
     source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
     text_format = TextFormat(cast(TextKind, form), split)
     num_alternatives = n_best - 1 if form == "text" else 0
-    return TranslationRequest(texts, source, target, text_format, num_alternatives, details)
+    return TranslationRequest(texts, source, target, text_format, num_alternatives, details, fields.text("tag"))
 
 
 def _n_best(service: Service, fields: Fields) -> int:
@@ -144,18 +144,20 @@ def get_v1_models(service: Service) -> dict[str, Any]:
             "parameters": model.model.card.parameters,
             "precision": str(model.overrides.get("precision", model.translator.settings.precision)),
             "scores": [list(row) for row in model.model.card.scores],
+            "tags": list(model.tags),
+            "tag": model.settings().tag,
         }
         for model in service.models.all
     ]
-    pairs = service.models.pairs
-    return {"version": __version__, "models": described, "pairs": pairs, "inspection": has_torch()}
+    pairs, pivot = service.models.pairs, service.models.pivot
+    return {"version": __version__, "models": described, "pairs": pairs, "pivot": pivot, "inspection": has_torch()}
 
 
 async def post_inspect(service: Service, fields: Fields) -> Any:
     """POST /inspect: the data of the inspection page for one text and one model.
 
-    Fields: ``text`` (or ``q``), ``source``, ``target``, ``n_best``, ``reference`` and ``prefix``. A pair that needs two
-    models is refused, because an inspection shows one model.
+    Fields: ``text`` (or ``q``), ``source``, ``target``, ``n_best``, ``tag``, ``reference`` and ``prefix``. A pair that
+    needs two models is refused, because an inspection shows one model.
     """
     return json.loads((await _inspection(service, fields)).to_json())
 
@@ -167,7 +169,7 @@ async def get_look(service: Service, fields: Fields) -> Response:
     """
     inspection = await _inspection(service, fields)
     question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
-    question |= {name: value for name in ("n_best", "api_key") if (value := fields.text(name))}
+    question |= {name: value for name in ("n_best", "tag", "api_key") if (value := fields.text(name))}
     page = await service.run_inspection(partial(inspection_page, inspection, f"?{urlencode(question)}"))
     headers = {"Content-Security-Policy": "frame-ancestors 'none'", "Referrer-Policy": "no-referrer"}
     return Response(page, media_type="text/html", headers=headers)
@@ -189,12 +191,13 @@ async def _inspection(service: Service, fields: Fields) -> Inspection:
     path = service.models.path(source, target)
     if path is None or len(path) != 1:
         raise Refused(400, f"Invalid request: no single model translates from {source} to {target}. See /v1/models.")
+    service.models.check_tag(tag := fields.text("tag"), path)
     if service.inspections.locked():
         raise server_busy(5)
     (model,) = path
     try:
         facts = {"reference": fields.text("reference"), "prefix_ids": _ids(fields.text("prefix"))}
-        work = partial(_inspect, model.model, text, model.settings(n_best), name=model.pair, **facts)
+        work = partial(_inspect, model.model, text, model.settings(n_best, tag), name=model.pair, **facts)
         async with service.inspections, asyncio.timeout(service.settings.deadline_seconds):
             found = await service.run_inspection(work)
         return replace(found, src_lang=model.source, tgt_lang=model.target)
@@ -223,6 +226,7 @@ def post_v1_files(files: FileTranslations, fields: Fields, client: bytes) -> dic
     """POST /v1/files: starts to translate a file and answers at once, with the file's id."""
     languages = parse_languages(files.service, fields.text("source", AUTO), fields.text("target"))
     job = parse_file(files.service, fields.values.get("file"), languages, client)
+    job.tag = fields.text("tag")
     files.start(job)
     return get_v1_file(files, job.id)
 

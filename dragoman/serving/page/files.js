@@ -9,10 +9,10 @@ const make = (tag, words = "", kind = "") => Object.assign(document.createElemen
 const pathOf = (job) => `v1/files/${job.id}`;
 const formatCount = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
-export function translateFile(file, source, target, list, onError) {
+export function translateFile(file, options, list, onError) {
   const [item, button, bar, link] = ["li", "button", "progress", "a"].map((tag) => make(tag));
   const [step, again] = [make("span", "", "quiet"), make("button", "Try again")];
-  const job = { id: "", fields: { file, source, target }, stop: new AbortController() };
+  const job = { id: "", fields: { file, ...options }, stop: new AbortController() };
   bar.setAttribute("aria-label", `Progress of ${file.name}`);
   step.setAttribute("aria-live", "off"); // the list announces the end of a translation, not every step
   item.append(make("bdi", file.name), button);
@@ -35,7 +35,7 @@ export function translateFile(file, source, target, list, onError) {
       const { segments, notes = [], url } = await translate(job, tell);
       const content = await fetchTranslation(job, url, tell);
       link.href = URL.createObjectURL(content);
-      link.download = `${file.name.replace(/\.[a-z]\w{0,4}$/i, "")}_${target}${url.slice(url.lastIndexOf("."))}`;
+      link.download = `${file.name.replace(/\.[a-z]\w{0,4}$/i, "")}_${options.target}${url.slice(url.lastIndexOf("."))}`;
       link.replaceChildren("Download ", make("bdi", link.download));
       const lines = notes.map((words) => make("p", words, "quiet"));
       show("Remove", make("span", `${formatCount(segments, "segment")} translated`, "quiet"), link, ...lines);

@@ -10,8 +10,8 @@ const SLOW_SECONDS = 0.4;
 const MOST_IN_ADDRESS = 4000;
 const MOST_PAIRS_NAMED = 6;
 const byId = (id) => document.getElementById(id);
-const [source, target, text] = ["source", "target", "text"].map(byId);
-const state = { languages: [], pairs: new Set(), timer: 0, running: null, asked: "", answer: null, detected: "", limit: -1, candidates: 3, inspects: false };
+const [source, target, tag, text] = ["source", "target", "tag", "text"].map(byId);
+const state = { languages: [], pairs: new Map(), pivot: "", timer: 0, running: null, asked: "", answer: null, detected: "", limit: -1, candidates: 3, inspects: false };
 
 const nameOf = (code) => state.languages.find((one) => one.code === code)?.name || code;
 
@@ -34,12 +34,33 @@ function targetsOf(code) {
   return state.languages.filter((one) => codes.has(one.code)).map((one) => [one.code, one.name]);
 }
 
-function chooseLanguages(from, to) {
+// The models that translate from any of the chosen source languages to the target.
+function chosenModels() {
+  const codes = source.value === "auto" ? sources().map((one) => one.code) : [source.value];
+  const [to, { pairs, pivot }] = [target.value, state];
+  return codes.flatMap((from) => {
+    const paths = [[`${from}-${to}`], [`${from}-${pivot}`, `${pivot}-${to}`]];
+    return (paths.find((path) => path.every((pair) => pairs.has(pair))) || []).map((pair) => pairs.get(pair));
+  });
+}
+
+function offerTags(chosen) {
+  const models = chosenModels();
+  const names = new Set(models.flatMap((one) => one.tags));
+  const own = [...new Set(models.map((one) => one.tag))].filter(Boolean).join(", ");
+  fill(tag, [["", own ? `Default (${own})` : "None"], ...[...names].map((name) => [name, name])], chosen);
+  byId("tags").hidden = !names.size;
+}
+
+const chosenOptions = () => ({ source: source.value, target: target.value, ...(tag.value && { tag: tag.value }) });
+
+function chooseLanguages(from, to, tagName = tag.value) {
   const options = sources().map((one) => [one.code, one.name]);
   fill(source, options.length > 1 ? [["auto", "Detect language"], ...options] : options, from);
   fill(target, targetsOf(source.value), to);
   text.lang = source.value === "auto" ? "" : source.value;
   byId("output").lang = target.value;
+  offerTags(tagName);
   offerSwap();
 }
 
@@ -50,9 +71,9 @@ function offerSwap() {
   byId("swap").disabled = !back.some((code) => code !== target.value && (!sourceNow() || code === sourceNow()));
 }
 
-// Stores languages and text in the URL. A text too long for a URL goes into the browser's history state.
+// Stores languages, style and text in the URL. A text too long for a URL goes into the browser's history state.
 function remember() {
-  const query = new URLSearchParams({ source: source.value, target: target.value });
+  const query = new URLSearchParams(chosenOptions());
   const whole = new URLSearchParams(query);
   if (text.value) whole.set("q", text.value);
   const address = String(whole).length <= MOST_IN_ADDRESS ? whole : query;
@@ -93,7 +114,7 @@ async function translate() {
   if (!asked.trim()) return show(asked, null);
   state.running = new AbortController();
   const { signal } = state.running;
-  const fields = { text: asked, source: source.value, target: target.value, n_best: state.candidates, alignment: true };
+  const fields = { text: asked, ...chosenOptions(), n_best: state.candidates, alignment: true };
   const started = performance.now();
   const slow = setTimeout(() => say("Translating…"), 1000 * SLOW_SECONDS);
   const onWait = (words) => {
@@ -175,7 +196,7 @@ function offerLook() {
   const offered = state.inspects && isCurrent() && sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
   byId("look").hidden = !offered;
   if (!offered) return;
-  const asked = { source: state.answer.source, target: target.value, text: sentence.source, n_best: state.candidates };
+  const asked = { ...chosenOptions(), source: state.answer.source, text: sentence.source, n_best: state.candidates };
   const query = new URLSearchParams(asked);
   key.giveTo("look");
   byId("look").href = `look?${query}`;
@@ -203,14 +224,20 @@ async function copy() {
   say("Copied.");
 }
 
-// Reports languages in the URL that the server has no model for, instead of choosing others.
-function namesUnknown(from, to) {
-  if (!to && !from) return false;
-  const known = (from === "auto" ? sources() : state.languages.filter((one) => !from || one.code === from))
+// Reports languages and a style in the URL that the server has no model for, instead of choosing others.
+function namesUnknown(from, to, tagName) {
+  const known = (!to && !from) || (from === "auto" ? sources() : state.languages.filter((one) => !from || one.code === from))
     .some((one) => one.targets.some((code) => code !== one.code && (!to || code === to)));
-  if (known) return false;
+  if (known) {
+    const isKnown = !tagName || tagName === tag.value;
+    return !isKnown && showUnknown(`This server has no style \u2068${tagName}\u2069 for these languages. Choose other languages or another style.`);
+  }
   const pair = [from && from !== "auto" && `from ${languageLabel(from)}`, to && `to ${languageLabel(to)}`].filter(Boolean).join(" ");
-  byId("unknown").textContent = `This server does not translate ${pair}. Choose other languages.`;
+  return showUnknown(`This server does not translate ${pair}. Choose other languages.`);
+}
+
+function showUnknown(message) {
+  byId("unknown").textContent = message;
   byId("unknown").hidden = false;
   return true;
 }
@@ -243,7 +270,7 @@ function onKey(event) {
 }
 
 function send(files) {
-  for (const file of files) translateFile(file, source.value, target.value, byId("jobs"), askForKey);
+  for (const file of files) translateFile(file, chosenOptions(), byId("jobs"), askForKey);
 }
 
 // A file may be dropped anywhere: beside a field the browser would leave the page for it.
@@ -270,7 +297,7 @@ function listen() {
   output.addEventListener("mouseleave", () => words.point(document.activeElement.closest("#output [data-word]"), "target"));
   output.addEventListener("focusout", () => words.point(null));
   output.addEventListener("keydown", words.goToWord);
-  for (const select of [source, target]) {
+  for (const select of [source, target, tag]) {
     select.addEventListener("change", () => {
       byId("unknown").hidden = true;
       chooseLanguages(source.value, target.value);
@@ -313,16 +340,17 @@ async function begin() {
     state.limit = settings.charLimit;
     byId("file").accept = settings.supportedFilesFormat.join(",");
     state.inspects = models.inspection;
-    state.pairs = new Set(models.models.map((model) => model.pair));
+    state.pairs = new Map(models.models.map((model) => [model.pair, model]));
+    state.pivot = models.pivot;
     byId("key-form").hidden = !settings.keyRequired || Boolean(key.get());
     const named = models.models.map((model) => `${nameOf(model.source)} → ${nameOf(model.target)}`);
     const more = named.length > MOST_PAIRS_NAMED ? `, and ${named.length - MOST_PAIRS_NAMED} more` : "";
     byId("about").textContent = named.slice(0, MOST_PAIRS_NAMED).join(", ") + more;
     const query = new URLSearchParams(location.search);
     const asked = query.get("source") || (sources().length > 1 ? "auto" : sources()[0]?.code);
-    chooseLanguages(asked, query.get("target") || settings.language.target.code);
+    chooseLanguages(asked, query.get("target") || settings.language.target.code, query.get("tag"));
     text.value = text.value || query.get("q") || history.state?.text || "";
-    if (namesUnknown(query.get("source"), query.get("target"))) count();
+    if (namesUnknown(query.get("source"), query.get("target"), query.get("tag"))) count();
     else onChange(0);
   } catch (error) {
     say(error.message, true);

@@ -43,6 +43,11 @@ class CleaningReport:
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
 
+    def __add__(self, other: "CleaningReport") -> "CleaningReport":
+        """The counts of both."""
+        dropped = {rule: count + other.dropped[rule] for rule, count in self.dropped.items()}
+        return CleaningReport(self.read + other.read, self.kept + other.kept, dropped)
+
     @property
     def num_dropped(self) -> int:
         """Number of pairs removed so far, by any rule."""
@@ -63,15 +68,22 @@ class Cleaner:
     """
 
     def __init__(
-        self, settings: DataSettings, held_out: HeldOut | None = None, read: deque[Fingerprints] | None = None
+        self,
+        settings: DataSettings,
+        held_out: HeldOut | None = None,
+        read: deque[Fingerprints] | None = None,
+        seen: FingerprintSet | None = None,
     ) -> None:
-        """`read` has fingerprints of the first sources of the corpus in chunks, if known. The first pass empties it."""
+        """`read` has fingerprints of the first sources of the corpus in chunks, if known. The first pass empties it.
+
+        `seen` has the pairs of the corpora before this one, which must all have been read, and receives its own.
+        """
         self.report = CleaningReport()
         self._read = read or deque()
         self._settings = settings
         self._held_out = held_out
-        self._own = {*held_out.dev, *held_out.test} if held_out else set()
-        self._seen = FingerprintSet()
+        self._own = {*held_out.dev, *held_out.test, *held_out.own} if held_out else set()
+        self._seen = FingerprintSet() if seen is None else seen
         self._decided: list[NDArray[np.uint8]] = []
 
     def clean(

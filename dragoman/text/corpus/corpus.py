@@ -128,12 +128,13 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Corpora:
-    """The corpora that [data] names. A part without files is None.
+    """The corpora that [data] or [[corpora]] name. A part without files is None.
 
-    `replay` is text that the model to fine-tune was trained on before. `replay_test` is a test set of that text.
+    `train` has one corpus, or those of [[corpora]]. `replay` is text that the model to fine-tune was trained on before.
+    `replay_test` is a test set of that text.
     """
 
-    train: Corpus
+    train: tuple[Corpus, ...]
     dev: Corpus | None
     test: Corpus | None
     replay: Corpus | None = None

@@ -5,10 +5,12 @@ The extension gives the format. The languages come from the settings, else from 
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from dragoman.config import DataSettings
+from dragoman.config import Config
 from dragoman.config.checking import check_corpora
 from dragoman.config.settings import CORPORA
 from dragoman.errors import ConfigError, DataError
@@ -44,11 +46,12 @@ _NOT_LANGUAGES = ("txt", "tsv", "src", "tgt", "raw", "tok", "bpe", "out", "ref",
 _LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3}|x-[a-z0-9]{1,8})([-_])([a-z]{2,3}|x-[a-z0-9]{1,8})$")
 
 
-def open_corpora(settings: DataSettings) -> Corpora:
-    """Open the files that [data] names. Languages found in the training files apply to the other files too.
+def open_corpora(config: Config) -> Corpora:
+    """Open the files of [data] and [[corpora]]. Languages found in the training files apply to the other files too.
 
     Raises ConfigError if `data.train` is not set or two settings contradict each other, and as `open_corpus`.
     """
+    settings = config.data
     layout = layout_of(settings.encoding, settings.columns, settings.header, "`data.{}`")
     check_corpora(settings)
 
@@ -58,13 +61,34 @@ def open_corpora(settings: DataSettings) -> Corpora:
             return open_corpus(one, src_lang=src_lang, tgt_lang=tgt_lang, layout=layout)
         return open_aligned(src, tgt, src_lang=src_lang, tgt_lang=tgt_lang, encoding=layout.encoding) if src else None
 
+    if config.corpora:
+        several = _open_several(config)
+        languages = several[0].src_lang, several[0].tgt_lang
+        return Corpora(several, *(opened(name, *languages) for name in CORPORA[1:]))
     train = opened("train", settings.src_lang, settings.tgt_lang)
     if train is None:
         raise ConfigError(
             "`data.train` is not set. Set it to a .tsv, .csv, .jsonl or .tmx file (`--data FILE`), "
             "or set `data.train_src` and `data.train_tgt` to two aligned files (`--src FILE --tgt FILE`)."
         )
-    return Corpora(train, *(opened(name, train.src_lang, train.tgt_lang) for name in CORPORA[1:]))
+    return Corpora((train,), *(opened(name, train.src_lang, train.tgt_lang) for name in CORPORA[1:]))
+
+
+def _open_several(config: Config) -> tuple[Corpus, ...]:
+    """Open the files of [[corpora]]. Languages that one corpus shows apply to the others."""
+    found: list[Corpus] = []
+    languages = config.data.src_lang, config.data.tgt_lang
+    for number, each in enumerate(config.corpora):
+        header: Any = each.header or config.data.header
+        label = f"`corpora[{number}].{{}}`"
+        layout = layout_of(each.encoding or config.data.encoding, each.columns or config.data.columns, header, label)
+        named: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1]}
+        if each.data:
+            found.append(open_corpus(each.data, **named, layout=layout))
+        else:
+            found.append(open_aligned(each.src, each.tgt, **named, encoding=layout.encoding))
+        languages = found[-1].src_lang, found[-1].tgt_lang
+    return tuple(replace(corpus, src_lang=languages[0], tgt_lang=languages[1]) for corpus in found)
 
 
 def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", layout: Layout = PLAIN) -> Corpus:

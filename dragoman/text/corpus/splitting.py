@@ -17,13 +17,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import chain, islice, repeat
+from itertools import accumulate, chain, islice, pairwise, repeat
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.config import DataSettings
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.tokenization.words import UNSPACED
@@ -95,6 +94,7 @@ class FingerprintSet:
 
 
 CHUNK_PAIRS = 1 << 13
+_OWN_SHARE = 0.02
 T = TypeVar("T")
 
 
@@ -104,7 +104,8 @@ class HeldOut:
 
     Each source occurs once in `dev` and `test` together. `sources` also has the sources of validation and test files.
     `read` has the fingerprints of the training sources in file order, in chunks of `CHUNK_PAIRS`, if the choice needed
-    them. A `Cleaner` of the same file consumes them instead of computing them again.
+    them. A `Cleaner` of the same file consumes them instead of computing them again. `own` has pairs on which only the
+    loss is measured.
     """
 
     dev: tuple[SentencePair, ...] = ()
@@ -112,61 +113,64 @@ class HeldOut:
     sources: FingerprintSet = field(default_factory=FingerprintSet)
     seed: int = 0
     read: deque[Fingerprints] = field(default_factory=deque)
+    own: tuple[SentencePair, ...] = ()
 
 
-def hold_out(
-    train: Iterable[SentencePair],
-    settings: DataSettings,
-    seed: int,
-    *,
-    dev: Iterable[SentencePair] | None = None,
-    test: Iterable[SentencePair] | None = None,
-    names: tuple[str, str] = ("the training data", "the validation or test data"),
-) -> HeldOut:
-    """Hold out a validation and a test set, unless they are given. Reads `train` once if something is held out.
+@dataclass(frozen=True, slots=True)
+class HeldOutShares:
+    """How much of a corpus to hold out: shares of its pairs for validation and test, and the most pairs of each.
 
-    A held-out part has at least one pair, at most `data.max_held_out`, and both together at most half of the distinct
-    sources. The first pair of a source is taken. Memory is proportional to `max_held_out` and the given parts, plus 8
-    bytes per pair read.
-
-    Parameters
-    ----------
-    dev, test
-        The pairs of validation and test files, if there are any.
-    names
-        Names of the training text and of the given parts in errors.
-
-    Raises
-    ------
-    DataError
-        If too few distinct sources are left.
+    `own` is the number of pairs to hold out besides, at most 2 % of the corpus, to measure the loss on this corpus.
     """
-    sources = FingerprintSet()
-    for chunk in chunks(chain(dev or (), test or ()), CHUNK_PAIRS):
-        sources.add(source_fingerprints(chunk, seed))
-    fractions = [0.0 if dev is not None else settings.dev_fraction, 0.0 if test is not None else settings.test_fraction]
+
+    dev: float
+    test: float
+    most: int
+    own: int = 0
+
+
+def take_held_out(
+    train: Iterable[SentencePair],
+    shares: HeldOutShares,
+    sources: FingerprintSet,
+    seed: int,
+    names: tuple[str, str] | None = None,
+) -> HeldOut:
+    """Hold out pairs of one corpus whose sources are not in `sources`, and add these sources.
+
+    Several corpora share `sources`, so that no corpus trains on what another one holds out. Without `names`, a small
+    corpus may hold out nothing. Raises DataError as `hold_out` does.
+    """
+    fractions = [shares.dev, shares.test, _OWN_SHARE if shares.own else 0.0]
+    limits = [shares.most, shares.most, shares.own]
     if not any(fractions):
         return HeldOut(sources=sources, seed=seed)
     parts = sum(fraction > 0.0 for fraction in fractions)
-    pool = _Pool(2 * parts * settings.max_held_out, sources)
+    pool = _Pool(2 * sum(limit for limit, fraction in zip(limits, fractions, strict=True) if fraction), sources)
     read: deque[Fingerprints] = deque()
     for chunk in chunks(train, CHUNK_PAIRS):
         read.append(source_fingerprints(chunk, seed))
         pool.add(chunk, read[-1])
     chosen = pool.smallest()
-    if pool.shared and not chosen:
+    if names and pool.shared and not chosen:
         raise only_shared_sources_error(*names)
-    if len(chosen) <= parts:
+    if len(chosen) <= parts and names:
         besides = f" besides those in {names[1]}" if pool.shared else ""
         raise DataError(
             f"The training data has {len(chosen)} different source sentences{besides}, too few to hold some out. "
             "Add more text, or set `data.dev` to a file."
         )
-    most = min(settings.max_held_out, max(len(chosen) // (2 * parts), 1))
-    sizes = [min(max(round(fraction * pool.read), 1), most) if fraction else 0 for fraction in fractions]
-    sources.add(np.array([fingerprint for fingerprint, _ in chosen[: sum(sizes)]], np.uint64))
-    first, second = chosen[: sizes[0]], chosen[sizes[0] : sum(sizes)]
-    return HeldOut(_in_file_order(first), _in_file_order(second), sources, seed, read)
+    if len(chosen) <= parts:
+        return HeldOut(sources=sources, seed=seed, read=read)
+    most = max(len(chosen) // (2 * parts), 1)
+    sizes = [
+        min(max(round(fraction * pool.read), bool(names)), most, limit) if fraction else 0
+        for fraction, limit in zip(fractions, limits, strict=True)
+    ]
+    ends = list(accumulate(sizes, initial=0))
+    sources.add(np.array([fingerprint for fingerprint, _ in chosen[: ends[-1]]], np.uint64))
+    dev, test, own = (_in_file_order(chosen[start:end]) for start, end in pairwise(ends))
+    return HeldOut(dev, test, sources, seed, read, own)
 
 
 def only_shared_sources_error(train: str, given: str) -> DataError:

@@ -7,7 +7,7 @@ bytes per pair, for the fingerprints of pairs and sources.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +31,22 @@ from dragoman.text.doctor.findings import (
     repeated_side,
     shorten,
 )
-from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_SETTING, EncodingGuess, guess_encoding, is_utf16
+from dragoman.text.doctor.languages import (
+    LANGUAGE_SAMPLE_LINES,
+    SKIP_SETTING,
+    SURE_SHARE,
+    EncodingGuess,
+    guess_encoding,
+    is_utf16,
+    language_of_side,
+)
 from dragoman.text.doctor.side_findings import SLIDE, UNRELATED, comparison_findings, language_findings, mismatches
 from dragoman.text.doctor.slides import SideComparison, compare_sides
 from dragoman.text.lines import read_lines
 
 _Progress = Callable[[str], None]
 LENGTHS, ENCODING, LEAK, NEAR_LEAK = "different lengths", "wrong encoding", "leak", "near leak"
-REPEATED, AMBIGUOUS = "repeated pair", "repeated source"
+REPEATED, AMBIGUOUS, IN_TWO_CORPORA = "repeated pair", "repeated source", "in two corpora"
 ONE_LANGUAGE = "one language only"
 
 _CHUNK_PAIRS = 1 << 13
@@ -51,9 +59,14 @@ _WHOLE = {SLIDE, UNRELATED, SAME_LINE}
 
 
 def examine(
-    corpus: Corpus, held_out: Mapping[str, Corpus] | None = None, progress: _Progress = lambda stage: None
+    corpus: Corpus,
+    held_out: Mapping[str, Corpus] | None = None,
+    progress: _Progress = lambda stage: None,
+    earlier: dict[str, FingerprintSet] | None = None,
 ) -> Examination:
     """Examine a training corpus and its overlap with the corpora in `held_out` (name -> corpus).
+
+    `earlier` has the pairs of training corpora that were examined before, by name, and receives those of this one.
 
     If a file is not UTF-8, or the files differ in length, only this is reported: other findings would be wrong.
     `progress` is called with the name of each stage. Raises DataError if a file cannot be read or has no pair.
@@ -66,7 +79,9 @@ def examine(
         return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(blocking))
     progress("reading the pairs")
     report = ReadReport()
-    pass_ = _Pass(corpus.pairs(report), counts[0] if len(counts) > 1 else 0, held_out or {})
+    pass_ = _Pass(corpus.pairs(report), counts[0] if len(counts) > 1 else 0, held_out or {}, earlier or {})
+    if earlier is not None:
+        earlier[str(corpus)] = pass_.seen
     pairs = pass_.tallies.pairs
     progress("comparing the sides line by line")
     compared = compare_sides(corpus.sides, pairs, pairs)
@@ -91,14 +106,20 @@ def examine(
 
 
 def check_corpus(
-    corpus: Corpus, note: Callable[[str], None] = lambda text: None, with_languages: bool = True
+    corpus: Corpus,
+    note: Callable[[str], None] = lambda text: None,
+    with_languages: bool = True,
+    counter: SizeCounter | None = None,
 ) -> CorpusSize:
     """Check a corpus before training and return its size. Reads it once and compares a sample of the sides.
+
+    With a `counter`, the size is that of all corpora that it has counted.
 
     Calls `note` with a message for units that the reader skipped and for languages similar to the stated ones. Raises
     DataError with the first serious finding.
     """
-    tallies, counter, report, sample = Tallies(), SizeCounter(), ReadReport(), _Sample(LANGUAGE_SAMPLE_LINES)
+    counter = counter or SizeCounter()
+    tallies, report, sample = Tallies(), ReadReport(), _Sample(LANGUAGE_SAMPLE_LINES)
     for chunk in chunks(corpus.pairs(report), _CHUNK_PAIRS):
         for each in (tallies, counter, sample):
             each.add(chunk)
@@ -121,6 +142,16 @@ def check_corpus(
                 f"{corpus}: {counted}{finding.message}{first}. {finding.advice} `dragoman check` shows more."
             )
     return counter.size()
+
+
+def detect_languages(corpus: Corpus) -> tuple[str, str]:
+    """The languages of a corpus: those that it states, else those of its first lines. "" if they are not clear."""
+    stated = corpus.src_lang, corpus.tgt_lang
+    pairs = list(islice(corpus.pairs(), LANGUAGE_SAMPLE_LINES))
+    sides = [language_of_side([pair.src for pair in pairs]), language_of_side([pair.tgt for pair in pairs])]
+    found = [side.language if side.share >= SURE_SHARE else "" for side in sides]
+    src_lang, tgt_lang = (one or other for one, other in zip(stated, found, strict=True))
+    return (src_lang, tgt_lang) if src_lang != tgt_lang else stated
 
 
 def check_corpus_languages(corpus: Corpus, note: Callable[[str], None] = lambda text: None) -> None:
@@ -200,23 +231,33 @@ def _scatter(places: NDArray[np.int64]) -> NDArray[np.int64]:
 class _Pass:
     """One pass over the pairs: counts, duplicates, leaks and a sample. `total` is their number, or 0 if unknown."""
 
-    def __init__(self, pairs: Iterable[SentencePair], total: int, held_out: Mapping[str, Corpus]) -> None:
+    def __init__(
+        self,
+        pairs: Iterable[SentencePair],
+        total: int,
+        held_out: Mapping[str, Corpus],
+        earlier: Mapping[str, FingerprintSet],
+    ) -> None:
         self.tallies, self.sample = Tallies(), _Sample(_SAMPLE_PAIRS, total)
         self._repeated, self._ambiguous = Tally(), Tally()
         # The targets too, because the sides of a set may be swapped: then its targets are in the training sources.
         sets = {name: [(pair.src, pair.tgt) for pair in other.pairs()] for name, other in held_out.items()}
         self._texts_of = {name: [pair[side] for side in (0, 1) for pair in pairs] for name, pairs in sets.items()}
         self._overlaps = {name: Overlap(texts) for name, texts in self._texts_of.items()}
-        seen, seen_sources = FingerprintSet(), FingerprintSet()
+        self._shared = {name: (others, Tally()) for name, others in earlier.items()}
+        self.seen, seen_sources = FingerprintSet(), FingerprintSet()
         for chunk in chunks(pairs, _CHUNK_PAIRS):
             before = self.tallies.pairs
             self.tallies.add(chunk)
             sources = [pair.src for pair in chunk]
-            new_pair = seen.add(fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in chunk))
+            values = fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in chunk)
+            new_pair = self.seen.add(values)
             new_source = seen_sources.add(fingerprints(sources))
             filled = np.array([bool(pair.src.strip() and pair.tgt.strip()) for pair in chunk])
             self._repeated.add(*(before + 1 + np.flatnonzero(~new_pair & filled)).tolist())
             self._ambiguous.add(*(before + 1 + np.flatnonzero(new_pair & ~new_source & filled)).tolist())
+            for others, shared in self._shared.values():
+                shared.add(*(before + 1 + np.flatnonzero(others.contains(values) & filled)).tolist())
             for overlap in self._overlaps.values():
                 overlap.add(sources)
             self.sample.add(chunk)
@@ -225,6 +266,9 @@ class _Pass:
     def repeats(self) -> Iterator[CorpusFinding]:
         message, advice, pairs = "pairs repeat an earlier one", "Training skips them.", self.tallies.pairs
         yield from self._repeated.finding(REPEATED, message, advice, pairs)
+        for name, (_, shared) in self._shared.items():
+            advice = "Training keeps such a pair in the corpus with the larger weight, or else in the first one."
+            yield from shared.finding(IN_TWO_CORPORA, f"pairs are also in {name}", advice, pairs)
         message = "pairs repeat an earlier source with another target"
         advice = "Alternative translations are fine. Check that names and numbers do not differ."
         yield from self._ambiguous.finding(AMBIGUOUS, message, advice, pairs)

@@ -32,6 +32,8 @@ from dragoman.text.doctor.findings import shorten
 from dragoman.text.lines import detect_utf16, display_name, open_bytes, read_lines
 
 SKIP_SETTING, SKIP_FLAG = "`--data.check-languages false`", "`--no-language-check`"
+SURE_SHARE = 0.9
+"""The share of a side that must be in one language, or similar ones, for us to state it."""
 LANGUAGE_SAMPLE_LINES = 1000
 
 _BLOCK_LETTERS, _FEWEST_BLOCKS = 150, 3

@@ -18,6 +18,15 @@ TokenizerModel = models.BPE | models.Unigram | models.WordLevel
 
 CONTROL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
+BACK_TRANSLATION = "<bt>"
+"""The control token before sources that a machine translated (Caswell et al. 2019)."""
+
+
+def tag_token(tag: str) -> str:
+    """The control token before the sources of a tagged corpus."""
+    return f"<tag:{tag}>"
+
+
 SPACE_SYMBOL = "\u2581"
 """Stands for a space inside tokens (SentencePiece's convention)."""
 

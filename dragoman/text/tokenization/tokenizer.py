@@ -32,9 +32,9 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.records import NUM_CONTROL_IDS, UNK_ID
 from dragoman.text.lines import checked_texts, replace_surrogates
 from dragoman.text.tokenization import pipelines
-from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, TokenizerModel, assemble
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, TokenizerModel, assemble, tag_token
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_language
-from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
+from dragoman.text.tokenization.tokenizer_file import CONTROLS, fallback_bpe, read_tokenizer
 
 _LINES = "Pass a list, such as the lines of a file."
 _JOINT_FILE, _SIDE_FILES = "tokenizer.json", ("src.tokenizer.json", "tgt.tokenizer.json")
@@ -52,12 +52,18 @@ class Tokenizer(ShownRecord):
         "byte_bpe", "fallback_bpe", "unigram", "word" or "sentencepiece".
     library
         The tokenizer of the library that does the work.
+    controls : sequence of str
+        Further control tokens, such as ``<tag:legal>``, whose ids follow those of the library. Training puts them
+        before the sources of some corpora. No text is encoded as one, not even its name.
     """
 
-    def __init__(self, kind: TokenizerKind, library: LibraryTokenizer | SentencePieceTokenizer) -> None:
+    def __init__(
+        self, kind: TokenizerKind, library: LibraryTokenizer | SentencePieceTokenizer, controls: Sequence[str] = ()
+    ) -> None:
         self.kind: TokenizerKind = kind
-        self.library = library
-        self.vocab_size = int(library.get_vocab_size(with_added_tokens=False))
+        self.library, self.controls = library, tuple(controls)
+        self._num_pieces = int(library.get_vocab_size(with_added_tokens=False))
+        self.vocab_size = self._num_pieces + len(self.controls)
 
     def _facts(self) -> Facts:
         sample = self.tokens(range(NUM_CONTROL_IDS, self.vocab_size, self.vocab_size // _SHOWN_TOKENS + 1))
@@ -129,9 +135,56 @@ class Tokenizer(ShownRecord):
         DataError
             If an id is not one of this vocabulary.
         """
-        kept = [token_id for token_id in self._check_ids(ids) if token_id >= NUM_CONTROL_IDS]
+        kept = [token_id for token_id in self._check_ids(ids) if NUM_CONTROL_IDS <= token_id < self._num_pieces]
         text: str = self.library.decode(kept, skip_special_tokens=False)
         return text
+
+    def control_id(self, name: str) -> int | None:
+        """Find the id of a control token.
+
+        Parameters
+        ----------
+        name : str
+            One of `controls`, such as ``<tag:legal>``.
+
+        Returns
+        -------
+        int or None
+            Its id, or None if it is not one of `controls`.
+        """
+        return self._num_pieces + self.controls.index(name) if name in self.controls else None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that translations can request, such as "legal" for the control token ``<tag:legal>``."""
+        start, end = tag_token("\0").split("\0")
+        return tuple(name[len(start) : -len(end)] for name in self.controls if name.startswith(start))
+
+    def tag_ids(self, tag: str) -> list[int]:
+        """Find the ids that request a tag, at the start of a source.
+
+        Parameters
+        ----------
+        tag : str
+            One of `tags`, or "" for none.
+
+        Returns
+        -------
+        list of int
+            One id, or nothing for no tag.
+
+        Raises
+        ------
+        ConfigError
+            If the tokenizer has no such tag.
+        """
+        if not tag:
+            return []
+        if (found := self.control_id(tag_token(tag))) is None:
+            advice = f"Choose one of {', '.join(self.tags)}, or none." if self.tags else "Leave it out."
+            problem = "the model has no such tag" if self.tags else "the model has no tags"
+            raise ConfigError(f"`inference.tag` (`--tag`) is {one_line(tag)}, but {problem}. {advice}")
+        return [found]
 
     def language_token(self, ids: Sequence[int]) -> list[int]:
         """Find the token at the start of a source that names a target language, such as ``>>fra<<``.
@@ -201,7 +254,7 @@ class Tokenizer(ShownRecord):
 
     @cached_property
     def _characters(self) -> frozenset[str]:
-        names = self.tokens(range(NUM_CONTROL_IDS, self.vocab_size))
+        names = self.tokens(range(NUM_CONTROL_IDS, self._num_pieces))
         whole = (name for name in names if not name.startswith("<0x"))
         return frozenset(char for name in whole for char in name if char >= " " and char != "\x7f") | {" "}
 
@@ -212,23 +265,26 @@ class Tokenizer(ShownRecord):
 
         @cache
         def name(token_id: int) -> str:
+            if token_id >= self._num_pieces:
+                return self.controls[token_id - self._num_pieces]
             token = str(library.id_to_token(token_id))
             return pipelines.show_byte_level(token) if is_byte_level and token_id >= NUM_CONTROL_IDS else token
 
         return name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.kind, self.library)  # `_name` is a function of its own
+        return type(self), (self.kind, self.library, self.controls)  # `_name` is a function of its own
 
     def save(self, path: str | Path) -> None:
-        """Write one JSON file in the format of the `tokenizers` library.
+        """Write one JSON file in the format of the `tokenizers` library, with one more key for `controls`, if any.
 
         Parameters
         ----------
         path : str or Path
             The file.
         """
-        text = json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1)
+        document = json.loads(self.library.to_str()) | ({CONTROLS: self.controls} if self.controls else {})
+        text = json.dumps(document, ensure_ascii=False, indent=1)
         Path(path).write_text(text, encoding="utf-8")
 
     @classmethod
@@ -271,6 +327,21 @@ class TokenizerPair(ShownRecord):
     def _facts(self) -> Facts:
         yield "src tokens", f"{self.src.vocab_size:,}, {self.src.kind}"
         yield "tgt tokens", "the same tokenizer" if self.joint else f"{self.tgt.vocab_size:,}, {self.tgt.kind}"
+
+    def with_controls(self, controls: Sequence[str]) -> "TokenizerPair":
+        """Add control tokens to the source vocabulary, which is also that of the target if it is joint.
+
+        Parameters
+        ----------
+        controls : sequence of str
+            Names of the tokens, such as ``<tag:legal>``.
+
+        Returns
+        -------
+        TokenizerPair
+        """
+        src = Tokenizer(self.src.kind, self.src.library, controls)
+        return TokenizerPair(src, src if self.joint else self.tgt, self.joint)
 
     def same_as(self, other: "TokenizerPair") -> bool:
         """Compare with other tokenizers.

@@ -17,12 +17,18 @@ from dragoman.text.tokenization import pipelines
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, assemble
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, read_sentencepiece
 
+CONTROLS = "control_tokens"
+"""The key with the names of the control tokens that follow the vocabulary of the library, such as ``<tag:legal>``."""
+_MOST_CONTROLS, _LONGEST_NAME = 1000, 64
 _TYPES = ("BPE", "Unigram", "WordLevel")
 _LACKS_BYTES = "it lacks some of the 256 bytes"
 
 
-def read_tokenizer(path: Path) -> tuple[TokenizerKind, Tokenizer | SentencePieceTokenizer]:
-    """Read the kind and the tokenizer of a file. Raises ModelError that names the file and the problem."""
+def read_tokenizer(path: Path) -> tuple[TokenizerKind, Tokenizer | SentencePieceTokenizer, tuple[str, ...]]:
+    """Read the kind, the tokenizer and the names of further control tokens of a file.
+
+    Raises ModelError that names the file and the problem.
+    """
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -31,14 +37,15 @@ def read_tokenizer(path: Path) -> tuple[TokenizerKind, Tokenizer | SentencePiece
         raise ModelError(f"{path} cannot be read as a tokenizer: {error}. Copy the model again.") from None
     try:
         if isinstance(document, dict) and document.get("kind") == "sentencepiece":
-            return "sentencepiece", read_sentencepiece(document)
+            return "sentencepiece", read_sentencepiece(document), ()
         kind, tokenizer = _build(document)
         _check_pipeline(document, json.loads(tokenizer.to_str()))
+        controls = _check_controls(document.get(CONTROLS, []))
     except _Foreign as reason:
         raise ModelError(f"{path} is not a tokenizer of Dragoman: {reason}. Copy the model again.") from None
     except Exception as error:  # the library raises bare Exception, for example for merges outside the vocabulary
         raise ModelError(f"{path} holds a damaged tokenizer: {error}. Copy the model again.") from None
-    return kind, tokenizer
+    return kind, tokenizer, controls
 
 
 class _Foreign(Exception):
@@ -71,6 +78,16 @@ def _build(document: Any) -> tuple[TokenizerKind, Tokenizer]:
         return "fallback_bpe", assemble("fallback_bpe", fallback_bpe(vocab, _check_merges(model, vocab)))
     pieces = [(piece, float(score)) for piece, score in model["vocab"]]
     return "unigram", assemble("unigram", models.Unigram(pieces, 3, True))
+
+
+def _check_controls(names: Any) -> tuple[str, ...]:
+    _require(
+        isinstance(names, list) and len(names) <= _MOST_CONTROLS,
+        f"its {CONTROLS} are not a list of at most {_MOST_CONTROLS}",
+    )
+    are_names = all(isinstance(name, str) and name.isprintable() and 0 < len(name) <= _LONGEST_NAME for name in names)
+    _require(are_names and len(set(names)) == len(names), f"its {CONTROLS} are not different names")
+    return tuple(names)
 
 
 def _check_vocab(model: dict[str, Any]) -> dict[str, int]:

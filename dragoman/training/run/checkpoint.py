@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from dragoman.bundle import Card, Model
-from dragoman.bundle.folder import manifest_facts, mean_weights
+from dragoman.bundle.folder import mean_weights
 from dragoman.bundle.weights import WEIGHTS, read_weights, write_tensors
 from dragoman.config import TrainSettings, dump_config
 from dragoman.errors import CheckpointError, ModelError
@@ -61,7 +61,7 @@ def save_checkpoint(run: RunFolder, model: Model, moments: dict[str, torch.Tenso
         "data_position": {"epoch": state.epoch, "step": state.step_in_epoch},
         "config_sha256": hashlib.sha256(dump_config(model.config).encode()).hexdigest(),
     }
-    with write_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
+    with write_folder(run.step_folder(state.step), model.manifest_facts() | facts) as folder:
         model.write_files(folder)
         write_tensors({name: tensor.cpu().numpy() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")

@@ -12,11 +12,11 @@ If the same command is repeated, an equal record means that nothing is left to d
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import CORPUS_FILES, CORPUS_KEYS, Config, DataSettings, config_from_dict, dump_config
+from dragoman.config import CORPUS_KEYS, Config, config_from_dict, dump_config
 from dragoman.config.loading import flag_of, read_toml
 from dragoman.config.names import current_key
 from dragoman.data.store import IDENTITY, PairStore, files_of_pairs, read_identity
@@ -80,7 +80,7 @@ def frozen_config(folder: Path) -> Config | None:
     run = RunFolder(folder)
     has_started = run.averaged.exists() or run.steps()
     config = _written_config(folder) if has_started else None
-    return config and replace(config, data=_change_paths(config.data, lambda path: _own_file(folder, path)))
+    return config and _change_paths(config, lambda path: _own_file(folder, path))
 
 
 def _own_file(folder: Path, path: str) -> str:
@@ -103,9 +103,14 @@ def check_frozen(folder: Path, config: Config) -> None:
         return
     _check_unedited(folder, before)
     known = (folder / "data" / IDENTITY).exists()  # it has the digests of the files, so their names may change
-    for key, old, new in _differences(_with_absolute_paths(before), _with_absolute_paths(config)):
-        if key in CORPUS_KEYS and old and new and known:
+    for key, old, new in _differences(absolute_paths(before), absolute_paths(config)):
+        if _is_file(key) and old and new and known:
             continue
+        if len(before.corpora) != len(config.corpora):
+            raise CheckpointError(
+                f"{folder} is a run on {len(before.corpora) or 1} corpora, but now there are "
+                f"{len(config.corpora) or 1}. List the same corpora to continue it, or choose another `--out`."
+            )
         if not _is_free(key, before):
             raise CheckpointError(
                 f"{folder} is a run with `{key}` = {old!r}, but now it is {new!r}. Use the same settings to continue "
@@ -124,19 +129,19 @@ def freeze_config(folder: Path, config: Config, sources: Mapping[str, Path] = {}
         Path(path).parent.mkdir(exist_ok=True)
         with source.open("rb") as stream:
             write_file(Path(path), stream)
-    write_file(folder / _CONFIG, dump_config(_with_absolute_paths(config)))
+    write_file(folder / _CONFIG, dump_config(absolute_paths(config)))
 
 
-def absolute_paths(data: DataSettings) -> DataSettings:
+def absolute_paths(config: Config) -> Config:
     """The settings with absolute paths of the corpora and environment variables replaced."""
-    return _change_paths(data, lambda path: os.path.abspath(os.path.expandvars(path)))
+    return _change_paths(config, lambda path: os.path.abspath(os.path.expandvars(path)))
 
 
-def _change_paths(data: DataSettings, change: Callable[[str], Any]) -> DataSettings:
-    return replace(data, **{name: change(path) for name in CORPUS_FILES if (path := getattr(data, name))})
+def _change_paths(config: Config, change: Callable[[str], str]) -> Config:
+    return config.with_corpus_paths({key: change(path) for key, path in config.corpus_paths.items()})
 
 
-def shared_paths(folder: Path, data: DataSettings) -> DataSettings:
+def shared_paths(folder: Path, config: Config) -> Config:
     """The settings for a model folder, without the folder of the run.
 
     Recorded paths are replaced by those of the newest checkpoint, as typed.
@@ -144,19 +149,22 @@ def shared_paths(folder: Path, data: DataSettings) -> DataSettings:
     recorded = frozen_config(folder)
     newest = next((config for _, config in _of_checkpoints(folder)), None)
     if recorded and newest:
-        same = [name for name in CORPUS_FILES if getattr(data, name) == getattr(recorded.data, name)]
-        data = replace(data, **{name: getattr(newest.data, name) for name in same})
-    return _change_paths(data, lambda path: path.removeprefix(f"{folder}/"))
+        known, typed = recorded.corpus_paths, newest.corpus_paths
+        same = {key for key, path in config.corpus_paths.items() if path == known.get(key) and key in typed}
+        config = config.with_corpus_paths({key: typed[key] for key in same})
+    return _change_paths(config, lambda path: path.removeprefix(f"{folder}/"))
 
 
-def check_recorded(folder: Path, data: DataSettings, given: Collection[str] = ()) -> None:
+def check_recorded(folder: Path, config: Config, given: Collection[str] = ()) -> None:
     """Raise DataError for a missing corpus that the run in `folder` recorded, unless its setting is in `given`."""
-    for name in CORPUS_FILES:
-        key, path = f"data.{name}", os.path.expandvars(getattr(data, name))
-        if path and key not in given and not os.path.exists(path):
+    for key, recorded in config.corpus_paths.items():
+        path = os.path.expandvars(recorded)
+        if key.partition("[")[0] not in given and not os.path.exists(path):
+            advice = f"name the file that it is now: `{_SHORT_FLAGS.get(key, f'{flag_of(key)} FILE')}`."
+            if key not in CORPUS_KEYS:
+                advice = "list all corpora again, with the same settings and in the same order."
             raise DataError(
-                f"{path}, which {folder / _CONFIG} records as `{key}`, does not exist. Restore it, or name the file "
-                f"that it is now: `{_SHORT_FLAGS.get(key, f'{flag_of(key)} FILE')}`."
+                f"{path}, which {folder / _CONFIG} records as `{key}`, does not exist. Restore it, or {advice}"
             )
 
 
@@ -168,11 +176,11 @@ def check_resumable(folder: Path) -> None:
     if config is None:
         raise CheckpointError(f"{folder} has no {_CONFIG}. Restore it.")
     _check_unedited(folder, config)
-    check_recorded(folder, config.data)
+    check_recorded(folder, config)
     record = folder / "data" / IDENTITY
     if not record.exists():
         return
-    paths = files_of_pairs(config.data)
+    paths = files_of_pairs(config)
     digests = read_identity(record)["files"].values()
     for path, digest in zip(paths, digests, strict=True) if len(paths) == len(digests) else ():
         if sha256_of(Path(path)) != digest:
@@ -185,7 +193,7 @@ def _check_unedited(folder: Path, config: Config) -> None:
         refits = any(getattr(saved.train, name) != getattr(config.train, name) for name in _LIMITS)
         fitted = _REFITTED | ({"train.learning_rate"} if saved.train.schedule == "noam" else set())
         for key, old, new in _differences(saved, config):
-            if key not in CORPUS_KEYS and not _is_free(key, saved) and not (refits and key in fitted):
+            if not _is_file(key) and not _is_free(key, saved) and not (refits and key in fitted):
                 raise CheckpointError(
                     f"{folder / _CONFIG} was edited: `{key}` is {new!r} there, but the run was trained with {old!r} "
                     f"({checkpoint / _CONFIG}). Set it back to {old!r}, or train with {new!r} in another `--out`."
@@ -211,10 +219,6 @@ def _is_free(key: str, before: Config) -> bool:
     return (key in _FREE and not ends) or key.startswith("inference.")
 
 
-def _with_absolute_paths(config: Config) -> Config:
-    return replace(config, data=absolute_paths(config.data))
-
-
 def _written_config(folder: Path) -> Config | None:
     path = folder / _CONFIG
     try:
@@ -226,13 +230,19 @@ def _written_config(folder: Path) -> Config | None:
 
 
 def _differences(one: Config, other: Config) -> list[tuple[str, object, object]]:
-    tables = asdict(other)
-    return [
-        (f"{table}.{name}", old, new)
-        for table, values in asdict(one).items()
-        for name, old in values.items()
-        if (new := tables[table][name]) != old
-    ]
+    """The keys of all settings that differ, with both values."""
+    before, after = _by_key(one), _by_key(other)
+    return [(key, before.get(key), after.get(key)) for key in before | after if before.get(key) != after.get(key)]
+
+
+def _by_key(config: Config) -> dict[str, object]:
+    corpora = [(place, name, value) for place, one in enumerate(config.corpora) for name, value in asdict(one).items()]
+    return config.by_key | {f"corpora[{place}].{name.rstrip('_')}": value for place, name, value in corpora}
+
+
+def _is_file(key: str) -> bool:
+    """Whether a key is that of a corpus file."""
+    return key in CORPUS_KEYS or (key.startswith("corpora[") and key.endswith((".data", ".src", ".tgt")))
 
 
 _FILE = "finished.json"
@@ -240,10 +250,10 @@ _FILE = "finished.json"
 
 def finish_of(config: Config, step: int, scored: Sequence[PairStore | None]) -> dict[str, Any]:
     """Everything after `step` that determines the final model, its search and its test data, as JSON values."""
-    tables = asdict(config)
-    settings = {key: tables[key.partition(".")[0]][key.partition(".")[2]] for key in sorted(TESTS_AND_MEANS)}
+    values = config.by_key
+    settings = {key: values[key] for key in sorted(TESTS_AND_MEANS)}
     keys = [store.key if store is not None else None for store in scored]
-    return {"step": step, "scored": keys, "settings": settings, "inference": tables["inference"]}
+    return {"step": step, "scored": keys, "settings": settings, "inference": asdict(config.inference)}
 
 
 def read_finished(folder: Path) -> dict[str, Any] | None:

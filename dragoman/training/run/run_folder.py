@@ -59,6 +59,10 @@ class TrainState:
         The settings that the run fits to its limits, by key, and their values before they were fitted.
     refits : list of dict
         The earlier values of settings that were fitted again, by key, and the first `step` with the new values.
+    stages : list of list of int
+        The first epoch of each of several corpora, and the first one without it, if they differ.
+    patience_step : int
+        Validations up to this step do not count for patience. -1 before the last stage.
     start_score : float, optional
         The validation score of the model that fine-tuning started from.
     validations : list of ValidationRecord
@@ -82,6 +86,8 @@ class TrainState:
     step_seconds: list[float] = field(default_factory=list, compare=False)
     fitted: dict[str, float] = field(default_factory=dict)
     refits: list[dict[str, float]] = field(default_factory=list)
+    stages: list[list[int]] = field(default_factory=list)
+    patience_step: int = 0
     start_score: float | None = None
     validations: list[ValidationRecord] = field(default_factory=list)
     watchdog: WatchdogState = field(default_factory=WatchdogState)
@@ -93,9 +99,11 @@ class TrainState:
 
     @property
     def validations_since_best(self) -> int:
-        """The number of validations since the best score."""
+        """The number of validations since the best score. Before the last stage of several corpora it is 0."""
         best = self.best
-        return sum(record.step > best.step for record in self.validations) if best else 0
+        if best is None or self.patience_step < 0:
+            return 0
+        return sum(record.step > max(best.step, self.patience_step) for record in self.validations)
 
     def to_json(self) -> str:
         """The content of state.json. Numbers are read back exactly."""

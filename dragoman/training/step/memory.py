@@ -97,19 +97,25 @@ def forecast_bytes(gradients: Gradients, batch: Batch, splits: int = 1) -> int:
 
 
 def _large_batches(pairs: Pairs, settings: TrainSettings, limit: int, device: torch.device) -> list[Batch]:
-    """The batch with the most positions and the batch with the longest pair, of the first epoch."""
+    """The batch with the most positions and the batch with the longest pair, of the first epoch.
+
+    If several corpora are mixed, the longest pair may come in a later epoch. Then the second batch is full of it.
+    """
     epoch = epoch_batches(pairs, settings.batch_tokens, settings.seed, 0)
     longest = int(np.argmax(pairs.src_counts + pairs.tgt_counts))
-    its_step = int(np.searchsorted(epoch.ends, np.flatnonzero(epoch.order == longest)[0], side="right"))
+    its_steps = np.searchsorted(epoch.ends, np.flatnonzero(epoch.order == longest)[:1], side="right")
     some = np.linspace(0, len(epoch) - 1, min(len(epoch), _STEPS_LOOKED_AT)).astype(int)
     pieces = []
-    for indices in (epoch[step] for step in {*some.tolist(), its_step}):
+    for indices in (epoch[step] for step in {*some.tolist(), *its_steps.tolist()}):
         cut = micro_batches(pairs.src_counts[indices], pairs.tgt_counts[indices], limit, padding_slack(device))
         pieces += [indices[rows] for rows in cut]
 
     def positions(piece: npt.NDArray[np.int32]) -> int:
         return len(piece) * int(pairs.src_counts[piece].max() + pairs.tgt_counts[piece].max())
 
+    if not len(its_steps):
+        longer_side = 1 + max(int(pairs.src_counts[longest]), int(pairs.tgt_counts[longest]))
+        pieces.append(np.full(max(1, limit // longer_side), longest, np.int32))
     chosen = max(pieces, key=positions), next(piece for piece in pieces if longest in piece)
     return [load_batch(pairs, piece) for piece in chosen]
 

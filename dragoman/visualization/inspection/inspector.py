@@ -233,7 +233,8 @@ def _search(
     transformer, tokenizer = model.transformer, model.tokenizers.src
     text = replace_surrogates(text).strip()
     src_ids = tokenizer.encode(text)
-    most = transformer.settings.longest_text(MOST_TOKENS)  # one position is that of eos
+    tag_ids = tokenizer.tag_ids(settings.tag)
+    most = transformer.settings.longest_text(MOST_TOKENS) - len(tag_ids)  # one position is that of eos
     if not src_ids:
         raise DataError("the text is empty. Give a sentence to translate.")
     if len(src_ids) > most:
@@ -242,6 +243,7 @@ def _search(
     written = all(0 <= one < transformer.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
     if len(prefix_ids) > most or not written or EOS_ID in before_last:
         raise DataError("the translation cannot start with these tokens. Choose tokens from the alternatives shown.")
+    src_ids = [*tag_ids, *src_ids]
     return _side(text, src_ids, tokenizer), *trace_search(model, src_ids, settings, prefix_ids)
 
 

@@ -58,10 +58,12 @@ def read_run(run: Path) -> RunFacts:
     folder = resolve_model_folder(run)
     card = read_card(folder)
     train = open_stored_part(run, "train")
-    rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
+    counts = {name: count for name, count in train.notes.items() if name != "corpora"} if train is not None else {}
+    rows = CleaningReport(**counts).rows() if counts else []
     lengths = () if train is None else (train.src_counts, train.tgt_counts)
     # The report may be shared, so it leaves out paths of this machine.
-    settings = dump_config(replace(config, data=read_settings(folder).data))
+    shared = read_settings(folder)
+    settings = dump_config(replace(config, data=shared.data, corpora=shared.corpora))
     return RunFacts(run, config, settings, card, read_log(run / "log.jsonl"), tuple(rows), lengths)
 
 

@@ -8,11 +8,16 @@ Sentences in memory become files (`workflows/api/sentences.py`), so that the wor
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack, overload
 
+from dragoman.config import Config, CorpusSettings, DataSettings
 from dragoman.config.checking import check_sides
+from dragoman.config.corpora import read_corpora
 from dragoman.display import one_line
 from dragoman.errors import ConfigError, needs_train_extra
+from dragoman.languages import check_language
+from dragoman.text.corpus.layout import PLAIN
+from dragoman.text.corpus.opening import open_corpora
 from dragoman.training.run.run_folder import CORPUS
 from dragoman.workflows.api.keywords import check_path, check_paths, naming_keywords, overrides_of_keywords
 from dragoman.workflows.api.loading import PathName, import_start, imported_folder
@@ -20,7 +25,7 @@ from dragoman.workflows.api.notebook import default_progress
 from dragoman.workflows.api.run import Run, train_in
 from dragoman.workflows.api.sentences import PairData, SentenceData, SentenceFiles
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
-from dragoman.workflows.corpus import check_files
+from dragoman.workflows.corpus import check_files, check_opened
 from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
 from dragoman.workflows.models import ModelRequest
 from dragoman.workflows.training.settings import RunRequest
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
     from dragoman.visualization.inspection.inspection import Inspection
     from dragoman.workflows.training.planning import Plan
 
+CorpusList: TypeAlias = Sequence[Mapping[str, object] | CorpusSettings]
+_Sets: TypeAlias = PathName | Sequence[SentenceData | PairData]
 AnyModel: TypeAlias = "PathName | Run | Translator | Model"
 """A model folder, a run, a loaded translator, or its `model`."""
 
@@ -69,7 +76,9 @@ def train(
     **settings
         Any setting of the reference by its name: ``max_minutes=30``. If several settings have the same name, write the
         table too: ``train_seed=2``. ``start_from="run"`` fine-tunes a model. Sentences and pairs may be in memory here
-        too: ``dev_src``, ``dev_tgt``, ``test_src``, ``test_tgt``, or ``dev`` and ``test``.
+        too: ``dev_src``, ``dev_tgt``, ``test_src``, ``test_tgt``, or ``dev`` and ``test``. ``corpora=[{"data":
+        "memory.tmx", "weight": 3}, {"src": "b.en", "tgt": "b.de"}]`` has several corpora instead of `src`, `tgt` and
+        `data`. Further keys are those of ``[[corpora]]``: "tag", "synthetic", "from", "until" and others.
 
     Returns
     -------
@@ -130,13 +139,37 @@ def plan(
         return plan_run(import_start(request), files.progress)
 
 
-def _with_settings(request: RunRequest, settings: Mapping[str, object], files: SentenceFiles) -> RunRequest:
+def _with_settings(request: RunRequest, settings: dict[str, object], files: SentenceFiles) -> RunRequest:
+    corpora = settings.pop("corpora", None)
     data, src, tgt = (settings.get(name) is not None for name in ("data", "src", "tgt"))
     if data and (src or tgt):
         raise ConfigError(f"`data` and `{'src' if src else 'tgt'}` must not both be given. Leave one out.")
     if not request.configs:
         check_sides(src, tgt, ["`src`", "`tgt`", "`data`"])
-    return replace(request, overrides=overrides_of_keywords(settings, path_of=files.path), sources=files.sources)
+    if corpora and (data or src or tgt):
+        alone = "data" if data else "src" if src else "tgt"
+        raise ConfigError(f"`corpora` and `{alone}` must not both be given. Write `{alone}` into one of the corpora.")
+    overrides = overrides_of_keywords(settings, path_of=files.path)
+    several = () if corpora is None else read_corpora(_with_files(corpora, files))
+    return replace(request, overrides=overrides, sources=files.sources, corpora=several)
+
+
+def _with_files(corpora: object, files: SentenceFiles) -> object:
+    """The corpora with files of the sentences and pairs that are in memory."""
+    if not isinstance(corpora, list | tuple):
+        return corpora
+
+    def path_of(place: int, name: str, value: object) -> object:
+        first = next(iter(value), None) if isinstance(value, list | tuple) else None
+        lists_files = isinstance(first, str | os.PathLike) and os.path.isfile(first)
+        if name not in ("data", "src", "tgt") or value is None or lists_files:
+            return value
+        return str(files.path(f"corpora_{place}_{name}", value))
+
+    return [
+        {name: path_of(place, name, value) for name, value in each.items()} if isinstance(each, Mapping) else each
+        for place, each in enumerate(corpora)
+    ]
 
 
 @naming_keywords()
@@ -222,14 +255,32 @@ def compare(
         return compare_systems(request, files.progress)
 
 
+@overload
+def check(
+    *files: SentenceData | PairData, dev: _Sets = (), test: _Sets = (), src_lang: str = "", tgt_lang: str = ""
+) -> "Examination": ...
+
+
+@overload
+def check(
+    *,
+    corpora: CorpusList,
+    dev: _Sets = (),
+    test: _Sets = (),
+    src_lang: str = "",
+    tgt_lang: str = "",
+) -> "list[Examination]": ...
+
+
 @naming_keywords()
 def check(
     *files: SentenceData | PairData,
-    dev: PathName | Sequence[SentenceData | PairData] = (),
-    test: PathName | Sequence[SentenceData | PairData] = (),
+    corpora: CorpusList = (),
+    dev: _Sets = (),
+    test: _Sets = (),
     src_lang: str = "",
     tgt_lang: str = "",
-) -> "Examination":
+) -> "Examination | list[Examination]":
     """Check a corpus before training: misalignment, duplicates, wrong encodings or languages, leaked test sentences.
 
     Parameters
@@ -237,6 +288,8 @@ def check(
     *files : str, Path or iterable
         One file with both sides, or two aligned files (source, target). Or data in memory: an iterable of pairs (dicts
         or tuples), or two iterables of str.
+    corpora : list of dict or CorpusSettings
+        Several corpora instead, as for `train`: ``corpora=[{"data": "a.tmx"}, {"src": "b.en", "tgt": "b.de"}]``.
     dev, test : list of the same
         Validation and test sets to look for in the corpus, each one or two of the same (``dev=[dev_src, dev_tgt]``).
     src_lang, tgt_lang : str
@@ -244,22 +297,38 @@ def check(
 
     Returns
     -------
-    Examination
-        The size of the corpus and the findings.
+    Examination or list of Examination
+        The size of the corpus and the findings. With `corpora`, one for each, which counts pairs of earlier corpora.
 
     Raises
     ------
     ConfigError, DataError
         As the command `dragoman check`.
     """
-    if not files:
+    if not files and not corpora:
         raise ConfigError("`files` must be one file with both sides, or two aligned files, but none is given.")
+    if files and corpora:
+        raise ConfigError("`files` and `corpora` must not both be given. Leave one out.")
     with SentenceFiles() as in_memory:
-        train, *sets = (in_memory.paths(name, part) for name, part in (("data", files), ("dev", dev), ("test", test)))
-        held_out = dict(zip(("dev", "test"), sets, strict=True))
-        found = check_files(train, held_out, (src_lang, tgt_lang), progress=in_memory.progress)
-        findings = tuple(replace(each, message=in_memory.named(each.message)) for each in found.findings)
-        return replace(found, name=in_memory.named(found.name), findings=findings)
+        dev_files, test_files = in_memory.paths("dev", dev), in_memory.paths("test", test)
+        held_out = {"dev": dev_files, "test": test_files}
+        if corpora:
+            src_lang, tgt_lang = map(check_language, (src_lang, tgt_lang), ("`src_lang`", "`tgt_lang`"))
+            data = DataSettings(src_lang=src_lang, tgt_lang=tgt_lang)
+            config = Config(data=data, corpora=read_corpora(_with_files(corpora, in_memory)))
+            found = check_opened(open_corpora(config).train, held_out, PLAIN, in_memory.progress)
+        else:
+            train = in_memory.paths("data", files)
+            found = check_files([train], held_out, (src_lang, tgt_lang), progress=in_memory.progress)
+        renamed = [
+            replace(
+                one,
+                name=in_memory.named(one.name),
+                findings=tuple(replace(each, message=in_memory.named(each.message)) for each in one.findings),
+            )
+            for one in found
+        ]
+        return renamed if corpora else renamed[0]
 
 
 @naming_keywords()

@@ -59,8 +59,9 @@ class SentenceFiles(AbstractContextManager["SentenceFiles"]):
 
     def named(self, text: str) -> str:
         """The text, with the names of arguments instead of the paths of their files, and keywords instead of flags."""
-        text = re.sub(rf"{re.escape(str(self._folder))}/(\w+)(\.jsonl)?", r"`\1`", text) if self._folder else text
-        return name_keywords(text)
+        for folder in filter(None, (self._folder, self._folder and self._kept)):
+            text = re.sub(rf"{re.escape(str(folder))}/(\w+)(\.jsonl)?", r"`\1`", text)
+        return name_keywords(re.sub(r"`corpora_(\d+)_(\w+)`", r"`corpora[\1].\2`", text))
 
     def path(self, name: str, value: object, others: str = "") -> Path:
         """The path that an argument is, or the path of a new file with the sentences or pairs that it has.
@@ -83,7 +84,7 @@ class SentenceFiles(AbstractContextManager["SentenceFiles"]):
         """
         if isinstance(value, str | os.PathLike):
             return Path(value)
-        is_side = name not in _WITH_BOTH_SIDES
+        is_side = name not in _WITH_BOTH_SIDES and not name.endswith("_data")
         unordered = isinstance(value, bytes | bytearray | Mapping | set | frozenset)
         if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:  # a table has columns
             wanted = "strings in order (a list, a column)" if is_side else "pairs in order (a list of dicts or tuples)"

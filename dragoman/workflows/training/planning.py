@@ -33,7 +33,7 @@ from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import ResolvedRun, RunRequest, resolve_run
 from dragoman.workflows.training.training import make_session, prepare_pairs, validation_data
 
-_MOST_PAIRS = 200_000  # to prepare
+_MOST_PAIRS, _FEWEST_PAIRS = 200_000, 1000  # to prepare of all corpora, and of each
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0  # the first _WARM_STEPS are not timed
 _SCORED_SENTENCES = 200
 _REPORT_SENTENCES = 120  # the report translates these again
@@ -233,7 +233,7 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
 
 def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measurement:
     """Train a few steps in `folder` as training would, with one validation, one checkpoint and a scored sample."""
-    config, num_pairs = run.config, run.corpora.train.count()
+    config, num_pairs = run.config, sum(corpus.count() for corpus in run.corpora.train)
     share = min(1.0, _MOST_PAIRS / num_pairs)
     sample = replace(run, out=folder / "run")
     if share < 1.0:
@@ -259,7 +259,7 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
         validation_seconds=log.validation_seconds,
         save_seconds=save_seconds,
         scoring_seconds=scoring_seconds,
-        steps_per_epoch=len(epoch_batches(data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
+        steps_per_epoch=len(epoch_batches(session.train, config.train.batch_tokens, config.train.seed, 0)) / share,
         parameters=session.model.card.parameters,
         peak_bytes=_peak_bytes(session.transformer.device),
         checkpoint_bytes=_bytes_in(sample.folder / "checkpoints"),
@@ -301,7 +301,8 @@ def _shorten(config: Config) -> Config:
     train = replace(train, schedule="constant", log_every_steps=1, checkpoint_every_steps=0, start_from="")
     validate = replace(config.validate, every_epochs=0, every_steps=2 * steps)
     inference = replace(config.inference, max_extra_tokens=1)
-    return replace(config, train=train, validate=validate, inference=inference)
+    corpora = tuple(replace(corpus, from_=0.0, until=1.0) for corpus in config.corpora)
+    return replace(config, train=train, validate=validate, inference=inference, corpora=corpora)
 
 
 def _scoring_seconds(config: Config, model: Model, data: PreparedData) -> float:
@@ -319,13 +320,17 @@ def _scoring_seconds(config: Config, model: Model, data: PreparedData) -> float:
 
 def _sample_corpora(corpora: Corpora, num_pairs: int, folder: Path) -> Corpora:
     """Return the corpora with `_MOST_PAIRS` of their training pairs, evenly spread, in files in `folder`."""
-    train, paths = corpora.train, (folder / "sample.src", folder / "sample.tgt")
-    with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
-        for index, pair in enumerate(train.pairs()):
-            if (index + 1) * _MOST_PAIRS // num_pairs > index * _MOST_PAIRS // num_pairs:
-                src.write(f"{pair.src}\n")
-                tgt.write(f"{pair.tgt}\n")
-    return replace(corpora, train=open_aligned(*paths, src_lang=train.src_lang, tgt_lang=train.tgt_lang))
+    samples = []
+    for number, corpus in enumerate(corpora.train):
+        src, tgt = (folder / f"sample{number}.{side}" for side in ("src", "tgt"))
+        wanted = max(min(corpus.count(), _FEWEST_PAIRS), round(_MOST_PAIRS * corpus.count() / num_pairs))
+        with src.open("w", encoding="utf-8") as sources, tgt.open("w", encoding="utf-8") as targets:
+            for index, pair in enumerate(corpus.pairs()):
+                if (index + 1) * wanted // corpus.count() > index * wanted // corpus.count():
+                    sources.write(f"{pair.src}\n")
+                    targets.write(f"{pair.tgt}\n")
+        samples.append(open_aligned(src, tgt, src_lang=corpus.src_lang, tgt_lang=corpus.tgt_lang))
+    return replace(corpora, train=tuple(samples))
 
 
 def _bytes_in(folder: Path) -> int:

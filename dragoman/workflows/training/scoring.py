@@ -20,6 +20,7 @@ from dragoman.visualization.report.report import ReportedTest, write_report
 from dragoman.visualization.report.run_facts import read_log
 from dragoman.workflows.progress import FinalScores, PartScores, Progress, ScoreChange
 from dragoman.workflows.runs import translate_part
+from dragoman.workflows.training.corpus_rows import corpus_rows
 from dragoman.workflows.training.fine_tuning import fingerprint_of
 from dragoman.workflows.training.settings import ResolvedRun
 
@@ -37,7 +38,8 @@ def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, re
     model = Model.load(folder, run.config.train.device)
     model = replace(model, config=replace(model.config, inference=run.config.inference))
     translator, beam_size = Translator.from_models([model]), model.config.inference.beam_size
-    card = replace(model.card, test_pairs=len(data.test) if data.test is not None else 0)
+    num_tests = len(data.test) if data.test is not None else 0
+    card = replace(model.card, test_pairs=num_tests, corpora=corpus_rows(model, data, session))
     tests: list[ReportedTest] = []
     found: list[PartScores] = []
     for part, store in (("validation", data.dev), ("test", data.test)):

@@ -10,15 +10,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TrainSettings, read_given
-from dragoman.config.recipes import CorpusSize, adapt_recipe, every_recipe, recipe_for
+from dragoman.config import Config, CorpusSettings, GivenSettings, TrainSettings, read_given
+from dragoman.config.recipes import CorpusSize, adapt_recipe, every_recipe, recipe_for, row_for
 from dragoman.errors import ConfigError, require_torch
 from dragoman.languages import check_language, language_code
-from dragoman.text.corpus.corpus import Corpora
+from dragoman.text.corpus.corpus import Corpora, SizeCounter
 from dragoman.text.corpus.opening import open_corpora
-from dragoman.text.doctor.examine import check_corpus, check_corpus_languages
+from dragoman.text.doctor.examine import check_corpus, check_corpus_languages, detect_languages
 from dragoman.training.run.frozen_settings import check_frozen, check_recorded, frozen_config
 from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
@@ -38,18 +37,22 @@ class RunRequest:
         The folder of the run. A run that exists there continues. None for a run that is only planned.
     sources
         For corpora that the run will keep in its own folder: where each file is now, by its future path.
+    corpora
+        Several training corpora. They win over the files.
     """
 
     configs: tuple[Path, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
     out: Path | None = None
     sources: Mapping[str, Path] = field(default_factory=dict)
+    corpora: tuple[CorpusSettings, ...] = ()
 
     @property
     def folder(self) -> Path:
         """`out`, or else ``runs/NAME`` after the last configuration file or the training text."""
         overrides = self.overrides
         source = self.configs[-1] if self.configs else overrides.get("data.train") or overrides.get("data.train_src")
+        source = source or (self.corpora[0].files[0] if self.corpora else None)
         return self.out or Path("runs") / (Path(source or "run").name.split(".")[0] or "run")
 
 
@@ -123,13 +126,13 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     """
     require_torch("training")  # now, not after the corpus is read
     frozen = frozen_config(request.out) if request.out else None
-    given = read_given(request.configs, request.overrides)
+    given = read_given(request.configs, request.overrides, request.corpora)
     for note in given.notes:
         progress.note(note)
     requested = _requested_config(given, frozen)
     if request.out:  # settings that must not change come before settings that contradict each other
         if frozen:
-            check_recorded(request.out, requested.data, given.keys)
+            check_recorded(request.out, requested, given.keys)
         precision = (frozen or requested).train.precision  # "auto" is resolved below, and `train_run` checks it
         check_frozen(request.out, replace(requested, train=replace(requested.train, precision=precision)))
     fine_tunes = frozen is None and bool(requested.train.start_from)
@@ -137,12 +140,21 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
         require_model(requested.train.start_from)
     else:
         check_early(given, frozen)
-    corpora = open_corpora(_current_paths(requested.data, request.sources))
     checks_languages = requested.data.check_languages
+    if len(requested.corpora) > 1 and checks_languages and not (requested.data.src_lang and requested.data.tgt_lang):
+        first = replace(requested, corpora=requested.corpora[:1])  # the other corpora must have its languages
+        requested = _with_languages(
+            requested, *detect_languages(open_corpora(_current_paths(first, request.sources)).train[0])
+        )
+    corpora = open_corpora(_current_paths(requested, request.sources))
     if frozen is None:
-        progress.note(f"reading {corpora.train}")
-        with progress.counting("checking", unit="pairs"):
-            size = check_corpus(corpora.train, progress.note, checks_languages and not fine_tunes)
+        counter = SizeCounter()
+        for corpus in corpora.train:
+            progress.note(f"reading {corpus}")
+            with progress.counting("checking", unit="pairs"):
+                check_corpus(corpus, progress.note, checks_languages and not fine_tunes, counter)
+        size = counter.size()
+        _check_stages(requested, size)
         recipe, names_preset = recipe_for(size, requested.tokenizer), "model.preset" in given.keys
         if fine_tunes:
             from dragoman.workflows.training.fine_tuning import settings_for
@@ -154,15 +166,15 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     else:
         size, base, unfitted = None, frozen, frozen
     loaded = given.over(base)
-    config = _with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
+    config = _with_languages(loaded.config, corpora.train[0].src_lang, corpora.train[0].tgt_lang)
     if fine_tunes:
         from dragoman.workflows.training.fine_tuning import match_model
 
         config = match_model(config)
-        corpora = open_corpora(_current_paths(config.data, request.sources))  # now with the model's languages
+        corpora = open_corpora(_current_paths(config, request.sources))  # now with the model's languages
     if checks_languages:
         others = corpora.dev, corpora.test, corpora.replay, corpora.replay_test
-        for corpus in filter(None, (corpora.train if fine_tunes else None, *others)):
+        for corpus in filter(None, (*(corpora.train if fine_tunes else ()), *others)):
             check_corpus_languages(corpus, progress.note)
     if corpora.dev and corpora.test and corpora.dev.paths == corpora.test.paths:
         progress.note(
@@ -226,21 +238,31 @@ def _with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
 
 
-def _current_paths(data: DataSettings, sources: Mapping[str, Path]) -> DataSettings:
+def _check_stages(config: Config, size: CorpusSize) -> None:
+    """Raise ConfigError if a corpus is used in a part of a run whose length is not known."""
+    for number, corpus in enumerate(config.corpora):
+        if (corpus.from_ > 0 or corpus.until < 1) and not (config.train.max_steps or config.train.max_epochs):
+            key, value = ("from", corpus.from_) if corpus.from_ > 0 else ("until", corpus.until)
+            raise ConfigError(
+                f"`corpora[{number}].{key}` is {value:g}, a share of the run, but the run has no fixed length. Set "
+                f"`train.max_epochs`, for example to {row_for(size).usual_epochs}, or `train.max_steps`."
+            )
+
+
+def _current_paths(config: Config, sources: Mapping[str, Path]) -> Config:
     """Replace environment variables in file names, such as $DRAGOMAN_DATA/train.en, and paths that `sources` has.
 
     Raises ConfigError for a variable that is not set.
     """
-    values = dict[str, Any]()
-    for name in CORPUS_FILES:
-        path = getattr(data, name)
-        values[name] = str(sources.get(path) or os.path.expandvars(path))
-        if (unset := re.search(r"\$\{?(\w+)", values[name])) and not Path(values[name]).exists():
+    values = dict[str, str]()
+    for key, path in config.corpus_paths.items():
+        values[key] = str(sources.get(path) or os.path.expandvars(path))
+        if (unset := re.search(r"\$\{?(\w+)", values[key])) and not Path(values[key]).exists():
             raise ConfigError(
-                f"`data.{name}` is {path}, but the environment variable {unset[1]} is not set. "
+                f"`{key}` is {path}, but the environment variable {unset[1]} is not set. "
                 f"Set it to the folder of the data: export {unset[1]}=..."
             )
-    return replace(data, **values)
+    return config.with_corpus_paths(values)
 
 
 def _settle_device(train: TrainSettings, is_new: bool, progress: Progress) -> TrainSettings:

@@ -15,7 +15,7 @@ from dragoman import signals
 from dragoman.bundle import Card, Model, Weights, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config
 from dragoman.config.recipes import WARMUP_SHARE
-from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
+from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, mix_corpora, prepare
 from dragoman.data.store import PairStore
 from dragoman.devices.device import resolve_device
 from dragoman.errors import DataError
@@ -69,7 +69,7 @@ def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress
     were set after training started.
     """
     test = None if data.test is None else len(data.test)
-    progress.result(PairCounts(data.cleaning, len(validation_data(data)), test))
+    progress.result(PairCounts(data.cleaning, len(validation_data(data)), test, data.corpora))
     share = data.cleaning.dropped[TOO_LONG] / max(data.cleaning.read, 1)
     if share >= _MUCH_TOO_LONG:
         progress.note(
@@ -135,7 +135,7 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
         if not processes.is_first:
             progress = QUIET
         processes.call_on_first(lambda: frozen_settings.check_frozen(out, config))
-        model_config = replace(config, data=frozen_settings.shared_paths(out, config.data))
+        model_config = frozen_settings.shared_paths(out, config)
         fits = fitting_values(run.unfitted, run.given)
         fits_warmup = not run_folder.RunFolder(out).steps() and "train.warmup_steps" in fits
         data, start = prepare_pairs(run, processes, progress)
@@ -147,7 +147,9 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> Path | None:
         with closing(RunLog(out, progress.log, speaks=processes.is_first)) as log:
             session = make_session(replace(run, config=model_config), data, start, log, processes)
             session.fits = fits
-            session.freeze = lambda fitted: frozen_settings.freeze_config(out, replace(fitted, data=config.data))
+            session.freeze = lambda fitted: frozen_settings.freeze_config(
+                out, replace(fitted, data=config.data, corpora=config.corpora)
+            )
             try:
                 reason = fit(session)
                 return _finish(run, data, session, reason, progress) if processes.is_first else None
@@ -160,14 +162,14 @@ def _finish(run: ResolvedRun, data: PreparedData, session: TrainingSession, reas
     """Average and score the model of a run that has stopped, unless an earlier call did it with these settings."""
     out, config, log = run.folder, run.config, session.log
     log.say(f"Stopped: {reason}.")
-    recorded = replace(config, data=frozen_settings.absolute_paths(config.data))
+    recorded = frozen_settings.absolute_paths(config)
     finish = frozen_settings.finish_of(recorded, session.state.step, [data.dev, data.test])
     if finish == frozen_settings.read_finished(out):
         log.say("Nothing is left to do. Raise a limit to continue. A limit persists until you change it; 0 removes it.")
     else:
         choose_mean(session)
         if run.sources:  # the temporary files of a long run may be gone
-            run = replace(run, corpora=open_corpora(recorded.data))
+            run = replace(run, corpora=open_corpora(recorded))
         score_run(run, data, session, reason, progress)
         frozen_settings.write_finished(out, finish)
     return resolve_model_folder(out)
@@ -224,7 +226,8 @@ def make_session(
         lexicon = improve_lexicon(known, data.lexicon, data.coverage)
         learned_from += data.coverage.pairs if lexicon is not known else 0
     whole = Model(Weights.of(model), tokenizers, config, card).with_lexicon(lexicon, learned_from)
-    return TrainingSession(run_folder.RunFolder(run.folder), whole, data.train, dev, validate, log, encode, processes)
+    train = mix_corpora(data, config)
+    return TrainingSession(run_folder.RunFolder(run.folder), whole, train, dev, validate, log, encode, processes)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:

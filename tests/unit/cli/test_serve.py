@@ -13,6 +13,7 @@ from dragoman.cli.main import run_command
         (["en=MODEL"], "the languages in `en=MODEL` must be a pair such as en-de, but are `en`."),
         (["en-de=MODEL", "EN-de=MODEL"], "MODEL and MODEL both translate en-de. Serve one of them."),
         (["en-de=MODEL", "--pivot", "fr"], "`--pivot` must be one of en, de, but is fr."),
+        (["en-de=MODEL", "--tag", "legal"], "`inference.tag` (`--tag`) is 'legal', but the model has no tags. Leave"),
         (["en-de=MODEL", "--api-keys", "nowhere"], "nowhere does not exist. "),
         (["MODEL", "--port", "70000"], "`--port` must be from 0 to 65535, but is 70000."),
         (["MODEL", "--max-wait", "1"], "`--max-wait` is not a flag of `dragoman serve`. Did you mean"),

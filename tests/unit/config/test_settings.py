@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import dragoman
 from dragoman.config import PRESETS, SETTINGS, Config, ModelSettings, Setting, TrainSettings, config_from_dict
+from dragoman.config.settings import TABLES
 from dragoman.errors import ConfigError
 
 
@@ -137,7 +138,7 @@ def test_settings_accept_the_scalars_of_numpy_and_paths() -> None:
     assert dragoman.DataSettings(train=Path("a") / "b.tsv").train == str(Path("a") / "b.tsv")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("table", [field.name for field in dataclasses.fields(Config)])
+@pytest.mark.parametrize("table", TABLES)
 def test_checked_settings_are_ordinary_dataclasses(table: str) -> None:
     settings = getattr(Config(), table)
     for same in (copy.deepcopy(settings), pickle.loads(pickle.dumps(settings)), dataclasses.replace(settings)):

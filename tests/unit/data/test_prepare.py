@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.config import Config, DataSettings, TokenizerSettings
+from dragoman.config import Config, CorpusSettings, DataSettings, TokenizerSettings
 from dragoman.data import prepare as prepare_module
-from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
+from dragoman.data.batching import epoch_batches
+from dragoman.data.mixing import MixedPairs
+from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, mix_corpora, prepare
 from dragoman.data.store import IDENTITY, PairStore
 from dragoman.data.stream import BatchStream, StepPlan
-from dragoman.errors import DataError
+from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.opening import open_aligned
@@ -34,7 +36,7 @@ def corpora_in(folder: Path) -> Corpora:
         for name in ("train", "dev", "test")
     )
     assert train is not None
-    return Corpora(train, dev, test)
+    return Corpora((train,), dev, test)
 
 
 def texts(store: PairStore, tokenizers: TokenizerPair) -> list[tuple[str, str]]:
@@ -262,11 +264,11 @@ def test_pairs_that_were_counted_are_not_counted_again(
 ) -> None:
     write_corpus(folder, pairs[:9], "dev")
     corpora = corpora_in(folder)
-    assert corpora.train.count() == 100
+    assert corpora.train[0].count() == 100
     readings.clear()
     prepared = prepare(CONFIG, corpora, folder / "data")
     assert readings.count("train") == 2
-    write_corpus(folder, pairs, "old")
+    write_corpus(folder, [(f"old {src}", tgt) for src, tgt in pairs], "old")
     replay = open_aligned(folder / "old.en", folder / "old.de")
     assert replay.count() == 100
     readings.clear()
@@ -310,18 +312,22 @@ def test_replay_pairs_are_mixed_in_by_their_share_and_never_those_of_the_replay_
     tokenizers = train_tokenizers(CONFIG.tokenizer, ["an old thing ein altes Ding the number is here"] * 3, [])
     config = replace(CONFIG, data=replace(CONFIG.data, replay_share=0.4))
     prepared = prepare(config, corpora, folder / "data", tokenizers)
-    assert prepared.cleaning.read == 100 + 67  # 67 of 167 are 40 %
+    assert [one.cleaning.read for one in prepared.corpora] == [100, 300]
     numbers = [int(src.split()[-1]) for src, _ in texts(prepared.train, tokenizers) if src.startswith("an old")]
-    assert 40 < len(numbers) < 50
-    assert all(number % 3 for number in numbers)
-    assert max(numbers) > 290  # from all parts of the file
+    assert sorted(numbers) == [number for number in range(300) if number % 3]
+    mixed = mix_corpora(prepared, config)
+    assert isinstance(mixed, MixedPairs)
+    seen = [(mixed.choose(1, epoch)[0] >= 93).sum() for epoch in range(3)]
+    assert seen == [62] * 3  # 40 % of 93 + 62 pairs
+    assert len({index for epoch in range(3) for index in mixed.choose(1, epoch)[0] if index >= 93}) == 3 * 62
     assert prepare(config, corpora, folder / "data", tokenizers).train.key == prepared.train.key
     record = folder / "data" / IDENTITY  # in the format of an earlier version
     record.write_text(record.read_text(encoding="utf-8").replace('"replay_test"', '"old_test"'), encoding="utf-8")
     again = prepare(config, corpora, folder / "data", tokenizers, require=Requirements(same_pairs=True))
     assert (again.train.key, again.late_tests) == (prepared.train.key, ())
     other = replace(CONFIG, data=replace(CONFIG.data, replay_share=0.5))
-    assert prepare(other, corpora, folder / "data", tokenizers).cleaning.read == 200
+    more = mix_corpora(prepare(other, corpora, folder / "data", tokenizers), other)
+    assert len(epoch_batches(more, 500, 1, 0).order) == 2 * 93
 
 
 def test_augmented_pairs_differ_by_epoch_follow_from_the_seed_and_stay_short(folder: Path) -> None:
@@ -341,3 +347,167 @@ def test_augmented_pairs_differ_by_epoch_follow_from_the_seed_and_stay_short(fol
     assert any("THE NUMBER" in prepared.tokenizers.src.detokenize(src) for src, _ in epoch(0))
     assert all(len(side) <= 24 for pair in epoch(0) for side in pair)
     assert epoch_encoder(prepared.train, prepared.tokenizers, CONFIG) is None
+
+
+def several(folder: Path, *weights: float, **first: object) -> tuple[Config, Corpora]:
+    """Corpora "a", "b", ... in a folder, with weights; `first` has more settings of the first one."""
+    names = "abcdef"[: len(weights)]
+    corpora = [
+        CorpusSettings(src=str(folder / f"{name}.en"), tgt=str(folder / f"{name}.de"), weight=weight)
+        for name, weight in zip(names, weights, strict=True)
+    ]
+    corpora[0] = replace(corpora[0], **first)  # type: ignore[arg-type]
+    opened = tuple(open_aligned(folder / f"{name}.en", folder / f"{name}.de") for name in names)
+    return replace(CONFIG, corpora=tuple(corpora)), Corpora(opened, None, None)
+
+
+def numbered(name: str, count: int, start: int = 0) -> list[tuple[str, str]]:
+    return [(f"the {name} {number} is here", f"die {name} {number} ist hier") for number in range(start, start + count)]
+
+
+def test_the_heavier_corpus_keeps_a_pair_and_each_holds_out_pairs_of_its_own(tmp_path: Path) -> None:
+    write_corpus(tmp_path, [*numbered("old", 300), *numbered("new", 100)], "a")
+    write_corpus(tmp_path, numbered("new", 200), "b")
+    config, corpora = several(tmp_path, 1.0, 2.5)
+    prepared = prepare(config, corpora, tmp_path / "data")
+    heavy, light = prepared.corpora
+    assert [one.name for one in (heavy, light)] == ["b.en and b.de", "a.en and a.de"]
+    assert (heavy.cleaning.read, light.cleaning.read) == (200, 400)
+    assert heavy.cleaning.dropped["repeated pair"] == 0
+    kept = light.cleaning.dropped["repeated pair"] + light.cleaning.dropped["source also in validation or test"]
+    assert kept >= 100 - 5  # the pairs of both corpora are kept in the heavier one
+    stored = texts(prepared.train, prepared.tokenizers)
+    assert all(src.startswith("the new") for src, _ in stored[: heavy.cleaning.kept])
+    assert all(src.startswith("the old") for src, _ in stored[heavy.cleaning.kept :])
+    assert len(stored) == len(set(stored)) == heavy.cleaning.kept + light.cleaning.kept
+    assert prepared.own is not None
+    assert prepared.dev is not None
+    assert [one.num_own for one in prepared.corpora] == [4, 8]  # 2 %
+    own, dev = (texts(store, prepared.tokenizers) for store in (prepared.own, prepared.dev))
+    assert all(src.startswith("the new") for src, _ in own[:4])
+    assert len({*own, *dev, *stored}) == len(own) + len(dev) + len(stored)  # no pair is in two of them
+    again = prepare(config, corpora, tmp_path / "data")
+    assert [(one.name, one.cleaning, one.num_own) for one in again.corpora] == [
+        (one.name, one.cleaning, one.num_own) for one in prepared.corpora
+    ]
+    other, _ = several(tmp_path, 2.0, 1.0)
+    assert prepare(other, corpora, tmp_path / "data").corpora[0].name == "a.en and a.de"
+
+
+def test_one_corpus_in_a_list_is_prepared_like_one_without(tmp_path: Path) -> None:
+    write_corpus(tmp_path, numbered("old", 100), "a")
+    config, corpora = several(tmp_path, 2.0)
+    listed, alone = prepare(config, corpora, tmp_path / "1"), prepare(CONFIG, corpora, tmp_path / "2")
+    assert listed.corpora == ()
+    assert texts(listed.train, listed.tokenizers) == texts(alone.train, alone.tokenizers)
+    assert mix_corpora(listed, config) is listed.train
+
+
+def test_equal_weights_train_on_what_one_file_has(tmp_path: Path) -> None:
+    write_corpus(tmp_path, numbered("old", 60), "a")
+    write_corpus(tmp_path, numbered("new", 60), "b")
+    write_corpus(tmp_path, numbered("new", 9, 500), "dev")
+    config, corpora = several(tmp_path, 1.0, 1.0)
+    dev = open_aligned(tmp_path / "dev.en", tmp_path / "dev.de")
+    prepared = prepare(config, replace(corpora, dev=dev), tmp_path / "data")
+    steps = epoch_batches(mix_corpora(prepared, config), 200, 3, 1)
+    assert np.array_equal(steps.order, epoch_batches(prepared.train, 200, 3, 1).order)
+
+
+def test_rules_and_control_tokens_belong_to_one_corpus(tmp_path: Path) -> None:
+    write_corpus(tmp_path, numbered("old", 100), "a")
+    write_corpus(tmp_path, numbered("new", 100), "b")
+    config, corpora = several(tmp_path, 1.0, 1.0, max_tokens=5, tag="legal", synthetic="src")
+    prepared = prepare(config, corpora, tmp_path / "data")
+    assert prepared.tokenizers.src.controls == ("<tag:legal>", "<bt>")
+    strict, free = prepared.corpora
+    assert strict.cleaning.dropped["longer than max_tokens"] > 0
+    assert free.cleaning.dropped["longer than max_tokens"] == 0
+    assert prepared.dev is not None
+    assert {src.split()[1] for src, _ in texts(prepared.dev, prepared.tokenizers)} == {"new"}  # no back-translation
+    mixed = mix_corpora(prepared, config)
+    assert isinstance(mixed, MixedPairs)
+    size = prepared.tokenizers.src.vocab_size
+    assert [one.controls for one in mixed.corpora] == [(size - 2, size - 1), ()]
+
+
+def test_a_corpus_without_a_pair_of_its_own_is_named(tmp_path: Path) -> None:
+    write_corpus(tmp_path, numbered("old", 100), "a")
+    write_corpus(tmp_path, numbered("old", 50), "b")
+    config, corpora = several(tmp_path, 1.0, 1.0)
+    with pytest.raises(
+        DataError, match=r"No training pair is left in `corpora\[1\]` \(.*b.en and .*b.de\): .*repeated"
+    ):
+        prepare(config, corpora, tmp_path / "data")
+    assert not (tmp_path / "data" / "train").exists()
+    write_corpus(tmp_path, [("", "die Zahl"), (" ", "das Haus")], "b")
+    with pytest.raises(DataError, match=r"left in `corpora\[1\]` .*a side is empty: 2"):
+        prepare(config, corpora, tmp_path / "data")
+
+
+def test_a_model_to_start_from_must_know_the_tags(tmp_path: Path) -> None:
+    write_corpus(tmp_path, numbered("old", 100), "a")
+    config, corpora = several(tmp_path, 1.0, tag="legal")
+    tokenizers = train_tokenizers(CONFIG.tokenizer, ["the old is here die ist hier 0123456789"] * 3, [])
+    with pytest.raises(ConfigError, match=r"`corpora\[0\].tag` needs the control token <tag:legal>"):
+        prepare(config, corpora, tmp_path / "data", tokenizers)
+    known = tokenizers.with_controls(["<tag:legal>"])
+    assert prepare(config, corpora, tmp_path / "data", known).tokenizers is known
+
+
+def test_forty_corpora(tmp_path: Path) -> None:
+    for number in range(40):
+        write_corpus(tmp_path, numbered(f"thing{number}", 10), f"c{number}")
+    names = [str(tmp_path / f"c{number}") for number in range(40)]
+    settings = tuple(CorpusSettings(src=f"{name}.en", tgt=f"{name}.de", weight=1 + n) for n, name in enumerate(names))
+    opened = tuple(open_aligned(f"{name}.en", f"{name}.de") for name in names)
+    config = replace(CONFIG, corpora=settings)
+    prepared = prepare(config, Corpora(opened, None, None), tmp_path / "data")
+    assert [one.name for one in prepared.corpora][:2] == ["c39.en and c39.de", "c38.en and c38.de"]
+    assert len(epoch_batches(mix_corpora(prepared, config), 500, 1, 0).order) == pytest.approx(
+        len(prepared.train), abs=20
+    )
+
+
+def test_small_corpora_keep_their_pairs_and_synthetic_ones_do_not_shrink_the_validation(tmp_path: Path) -> None:
+    write_corpus(tmp_path, numbered("real", 1000), "a")
+    write_corpus(tmp_path, numbered("made", 3000), "b")
+    write_corpus(tmp_path, numbered("few", 5), "c")
+    config, corpora = several(tmp_path, 1.0, 1.0, 1.0)
+    settings = list(config.corpora)
+    settings[1] = replace(settings[1], synthetic="src")
+    data = replace(config.data, dev_fraction=0.02, max_held_out=20)
+    prepared = prepare(replace(config, corpora=tuple(settings), data=data), corpora, tmp_path / "data")
+    assert prepared.dev is not None
+    assert len(prepared.dev) == 20
+    assert {one.name[0]: one.cleaning.kept for one in prepared.corpora}["c"] == 5
+    config, corpora = several(tmp_path, 1.0)
+    write_corpus(tmp_path, numbered("two", 5), "a")
+    write_corpus(tmp_path, numbered("few", 5), "b")
+    config, corpora = several(tmp_path, 1.0, 1.0)
+    config = replace(config, data=replace(config.data, dev_fraction=0.02))
+    with pytest.raises(DataError, match="too few pairs to hold some out for validation"):
+        prepare(config, corpora, tmp_path / "other")
+
+
+def test_the_layout_of_a_corpus_belongs_to_its_pairs(tmp_path: Path) -> None:
+    write_corpus(tmp_path, numbered("old", 60), "a")
+    write_corpus(tmp_path, numbered("new", 60), "b")
+    config, corpora = several(tmp_path, 1.0, 1.0)
+    key = prepare(config, corpora, tmp_path / "data").train.key
+    other, _ = several(tmp_path, 1.0, 1.0, columns="2,1")
+    assert prepare(other, corpora, tmp_path / "data").train.key != key
+    staged, _ = several(tmp_path, 1.0, 1.0, until=0.5, tag="legal")
+    assert prepare(staged, corpora, tmp_path / "data").train.key == key
+
+
+def test_corpora_that_are_all_synthetic_need_a_validation_file(tmp_path: Path) -> None:
+    write_corpus(tmp_path, numbered("old", 60), "a")
+    write_corpus(tmp_path, numbered("new", 60), "b")
+    write_corpus(tmp_path, numbered("dev", 9), "dev")
+    config, corpora = several(tmp_path, 1.0, 1.0)
+    config = replace(config, corpora=tuple(replace(one, synthetic="src") for one in config.corpora))
+    dev = open_aligned(tmp_path / "dev.en", tmp_path / "dev.de")
+    prepared = prepare(config, replace(corpora, dev=dev), tmp_path / "data")
+    assert prepared.dev is not None
+    assert len(prepared.dev) == 9

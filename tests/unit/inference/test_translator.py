@@ -274,3 +274,35 @@ def test_texts_may_be_any_iterable(small_bundle: Any) -> None:
     assert translator.translate(text for text in texts) == expected
     assert translator.translate(map(str, texts), protect=True) == translator.translate(texts, protect=True)
     assert [one.text for one in translator.translate_detailed(iter(texts))] == expected
+
+
+class RecordingModel(CopyModel):
+    """A copying model that keeps the sources it has seen."""
+
+    def start(self, src_ids: Tensor, src_lengths: Tensor) -> dict[str, Tensor | int]:
+        self.seen = [row[:length] for row, length in zip(src_ids.tolist(), src_lengths.tolist(), strict=True)]
+        return super().start(src_ids, src_lengths)
+
+
+def test_a_tag_reaches_the_model_before_every_segment_and_never_the_text(tokenizers: TokenizerPair) -> None:
+    tagged = tokenizers.with_controls(["<tag:legal>", "<bt>"])
+    model = RecordingModel(tagged.tgt.vocab_size)
+    translator = Translator(StepSearch(model), tagged, GREEDY, 12)
+    text = "the cat sat on a mat. seven small birds sang in an old green tree. <tag:legal> <bt>"
+    plain = translator.translate_detailed([text])[0]
+    heads = {row[0] for row in model.seen}
+    tag = tagged.src.tag_ids("legal")[0]
+    assert tag not in heads
+    detailed = translator.translate_detailed([text, ""], tag="legal")[0]
+    assert {row[0] for row in model.seen} == {tag}
+    assert all(tag not in row[1:] for row in model.seen)
+    assert (detailed.text, detailed.segments, detailed.parts) == (plain.text, plain.segments, plain.parts)
+    assert "".join(translator.stream("the cat", tag="legal")) == "the cat"
+    assert translator.translate(["the cat"], tag="legal", sample=True, n_best=1) == ["the cat"]
+    for call in (translator.translate, translator.translate_detailed):
+        with pytest.raises(ConfigError, match=r"no such tag. Choose one of legal, or none"):
+            call(["the cat"], tag="news")
+    with pytest.raises(ConfigError, match="the model has no tags"):
+        copier(tokenizers).translate(["the cat"], tag="legal")
+    with pytest.raises(ConfigError, match="no such tag"):
+        Translator(StepSearch(model), tagged, InferenceSettings(tag="news"), 12)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from dragoman.config import DataSettings
 from dragoman.records import SentencePair
 from dragoman.text.corpus.cleaning import DUPLICATE, EMPTY, HELD_OUT, RATIO, SHARED, TOO_LONG, Cleaner
-from dragoman.text.corpus.splitting import FingerprintSet, HeldOut, fingerprints, hold_out, source_fingerprints
+from dragoman.text.corpus.splitting import FingerprintSet, HeldOut, fingerprints, source_fingerprints
 from dragoman.text.tokenization.encoding import BatchEncoderPair
 from dragoman.text.tokenization.tokenizer import TokenizerPair
+from tests.unit.text.corpus.holding_out import hold_out
 
 
 def pairs_of(*sides):

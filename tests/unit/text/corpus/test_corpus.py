@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dragoman.config import DataSettings
+from dragoman.config import Config, DataSettings
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.corpus import Corpus
@@ -217,14 +217,15 @@ def test_misaligned_files_name_both_counts_and_the_place(tmp_path):
 class TestSettings:
     def test_parts(self, tmp_path):
         write(tmp_path / "dev.tsv", "a\tb\n")
+        files = {"train_src": "t.en", "train_tgt": "t.de"}
         corpora = open_corpora(
-            DataSettings(train_src="t.en", train_tgt="t.de", dev=str(tmp_path / "dev.tsv"), test_src="x", test_tgt="y")
+            Config(data=DataSettings(**files, dev=str(tmp_path / "dev.tsv"), test_src="x", test_tgt="y"))
         )
-        assert corpora.train.format == "aligned"
+        assert corpora.train[0].format == "aligned"
         assert corpora.dev is not None
         assert corpora.test is not None
         assert (corpora.dev.src_lang, corpora.test.tgt_lang) == ("en", "de")
-        assert open_corpora(DataSettings(train_src="t.en", train_tgt="t.de")).dev is None
+        assert open_corpora(Config(data=DataSettings(**files))).dev is None
 
     @pytest.mark.parametrize(
         ("settings", "match"),
@@ -240,7 +241,7 @@ class TestSettings:
     )
     def test_contradictions(self, settings, match):
         with pytest.raises(ConfigError, match=match):
-            open_corpora(settings)
+            open_corpora(Config(data=settings))
 
 
 def test_sides_of_a_table_are_read_in_one_pass_however_far_apart(tmp_path, monkeypatch):

@@ -6,9 +6,9 @@ from dragoman.config import DataSettings, TokenizerSettings
 from dragoman.errors import DataError
 from dragoman.text.corpus.cleaning import Cleaner
 from dragoman.text.corpus.opening import open_aligned, open_corpus
-from dragoman.text.corpus.splitting import hold_out
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.tokenization.tokenizer import train_tokenizers
+from tests.unit.text.corpus.holding_out import hold_out
 
 pytestmark = pytest.mark.data
 

@@ -6,7 +6,8 @@ from dragoman.config import DataSettings
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.cleaning import Cleaner
-from dragoman.text.corpus.splitting import hold_out, normalize_text
+from dragoman.text.corpus.splitting import normalize_text
+from tests.unit.text.corpus.holding_out import hold_out
 
 SETTINGS = DataSettings(dev_fraction=0.05, test_fraction=0.1, max_held_out=60)
 

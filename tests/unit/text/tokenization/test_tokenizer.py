@@ -424,3 +424,49 @@ def test_characters_that_training_never_saw_are_new(settings: dict[str, object])
     assert not tokenizer.has_new_characters("")
     for new in ("Ωmega", "naïve Mülleř", "東亰", "😀"):
         assert tokenizer.has_new_characters(new), new
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("joint", [True, False])
+def test_control_tokens_follow_the_vocabulary_and_no_text_becomes_one(tokenizer_of, kind, joint, tmp_path):
+    plain = tokenizer_of(kind)
+    pair = TokenizerPair(plain, plain, True) if joint else TokenizerPair(plain, tokenizer_of(kind), False)
+    pair = pair.with_controls(["<tag:legal>", "<bt>"])
+    size = plain.vocab_size
+    assert pair.src.vocab_size == size + 2
+    assert pair.tgt.vocab_size == (size + 2 if joint else size)
+    assert pair.src.tags == ("legal",)
+    assert (pair.src.tag_ids("legal"), pair.src.tag_ids(""), pair.src.control_id("<bt>")) == ([size], [], size + 1)
+    assert pair.src.tokens([size, size + 1]) == ["<tag:legal>", "<bt>"]
+    assert pair.src.detokenize([size, *plain.encode("the house"), size + 1]) == plain.detokenize(
+        plain.encode("the house")
+    )
+    for text in [*NASTY, "<tag:legal> the house", "<bt>", "▁<tag:legal>"]:
+        assert pair.src.encode(text) == plain.encode(text)
+        assert max(pair.src.encode(text), default=0) < size
+    pair.save(tmp_path)
+    again = TokenizerPair.load(tmp_path)
+    assert again.src.controls == ("<tag:legal>", "<bt>")
+    assert again.same_as(pair)
+    assert not again.same_as(TokenizerPair(plain, plain, True))
+    assert pickle.loads(pickle.dumps(again.src)).controls == again.src.controls
+
+
+def test_an_unknown_tag_is_refused_with_those_that_exist(tokenizer_of):
+    plain = tokenizer_of("byte_bpe")
+    with pytest.raises(
+        ConfigError, match=r"`inference.tag` \(`--tag`\) is 'x', but the model has no tags. Leave it out"
+    ):
+        plain.tag_ids("x")
+    known = Tokenizer(plain.kind, plain.library, ["<tag:legal>", "<tag:news>", "<bt>"])
+    with pytest.raises(ConfigError, match=r"but the model has no such tag. Choose one of legal, news, or none"):
+        known.tag_ids("bt")
+
+
+@pytest.mark.parametrize("controls", [3, "x", [1], ["a", "a"], ["a\n"], [""], ["x" * 65], ["a"] * 1001, {"a": 1}])
+def test_control_tokens_of_a_file_are_not_trusted(tokenizer_of, tmp_path, controls):
+    path = tmp_path / "tokenizer.json"
+    tokenizer_of("byte_bpe").save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"control_tokens": controls}))
+    with pytest.raises(ModelError, match="control_tokens are not"):
+        Tokenizer.load(path)

@@ -135,9 +135,9 @@ def test_recorded_paths_of_corpora_are_absolute_and_paths_of_models_as_given(
     assert recorded.data.train_src == str(tmp_path / "texts" / "a.en")
     assert recorded.data.train_tgt == str(tmp_path / "a.de")
     assert recorded.data.dev_src == ""
-    assert shared_paths(run, recorded.data) == config.data
-    moved = replace(recorded.data, dev="other.tsv")
-    assert shared_paths(run, moved) == replace(config.data, dev="other.tsv")
+    assert shared_paths(run, recorded) == config
+    moved = replace(recorded, data=replace(recorded.data, dev="other.tsv"))
+    assert shared_paths(run, moved).data == replace(config.data, dev="other.tsv")
     check_frozen(run, config)  # the same path in another form
 
 
@@ -146,7 +146,7 @@ def test_recorded_paths_of_corpora_are_absolute_and_paths_of_models_as_given(
     [("train", "--data FILE"), ("train_tgt", "--src FILE --tgt FILE"), ("dev_src", "--data.dev-src FILE")],
 )
 def test_a_missing_corpus_is_named_with_the_flag_that_replaces_it(tmp_path: Path, name: str, flag: str) -> None:
-    data = DataSettings(**{name: str(tmp_path / "gone")})
+    config = Config(data=DataSettings(**{name: str(tmp_path / "gone")}))
     with pytest.raises(DataError, match=rf"gone, which .*config\.toml records as `data\.{name}`, does not.*{flag}"):
-        check_recorded(tmp_path, data)
-    check_recorded(tmp_path, data, given={f"data.{name}"})
+        check_recorded(tmp_path, config)
+    check_recorded(tmp_path, config, given={f"data.{name}"})

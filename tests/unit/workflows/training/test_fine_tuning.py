@@ -63,7 +63,7 @@ def test_fine_tuning_keeps_the_tokenizer_and_records_the_lineage(
     assert tuned.card.lineage[0].startswith("base (")
     assert sha256_of(base_folder / "model.safetensors")[:12] in tuned.card.lineage[0]
     assert "fine-tuned from" in tuned.card.to_markdown()
-    assert "read 100 100.0%" in " ".join(answer.err.split())  # 60 new pairs and 40 old ones
+    assert "corpus read kept new.tsv 60" in " ".join(answer.err.split())
     for name in ("validation (1 sentences)", "replay test (4 sentences)"):
         assert name in answer.out
     assert "before" in answer.out
