@@ -66,7 +66,7 @@ def training_ways(trained: Model, src: list[list[int]], tgt: list[list[int]]) ->
         with mock.patch.object(fused, "can_compile", return_value=False):
             compute()
 
-    with mock.patch("dragoman.training.step.gradients.accelerate"):
+    with mock.patch("dragoman.training.step.replica.accelerate"):
         ways = {"definition": way("float32")}
     for precision in ("float32", "bfloat16"):
         ways[f"accelerated, {precision}"] = compute = way(precision)

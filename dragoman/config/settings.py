@@ -312,7 +312,7 @@ class TrainSettings:
         0, "Padded tokens computed at once; lower it to save memory. 0: chosen for speed", minimum=0
     )
     threads: int = setting(
-        0, "CPU threads that compute one step in parallel; 0: one per processor, at most 4", minimum=0, maximum=256
+        0, "CPU threads or processes that compute a step in parallel; 0: one per processor, at most 4", minimum=0, maximum=256
     )
     compile: bool = setting(False, "Use torch.compile: minutes at the start, faster steps on a GPU")
     sharding: Literal["none", "full"] = setting(

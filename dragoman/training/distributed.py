@@ -29,7 +29,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.records import UNK_ID
 from dragoman.signals import Interrupted
 from dragoman.training.step.accelerated import Randomness, accelerate
-from dragoman.training.step.gradients import losses
+from dragoman.training.step.replica import losses
 
 _TIMEOUT = timedelta(minutes=60)
 """Longer than a validation takes. A process that exits is noticed at once, whatever the limit."""

@@ -38,6 +38,8 @@ from dragoman.training.step.optimizer import learning_rate, optimizer_tensors
 _MEASURED_STEPS = 4
 _PACE_STEPS = 64  # steps in the median pace
 _TELLING_STEPS, _TELLING_SECONDS = 5, 10.0
+_SECONDS_ALONE, _HELPER_BYTES = 5.0, 1 << 30
+"""A stretch of this length starts other processes, if so much memory is free. They take seconds to start."""
 
 
 class Diverged(Exception):
@@ -56,7 +58,7 @@ class Loop:
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
         self.guessing_loss = guessing_loss(session.train)
         self.start_step, self.start_seconds = self.state.step, self.state.seconds
-        self.has_told_pace = False
+        self.has_told_pace = self.has_helpers = False
         self.clock = time.perf_counter()
 
     def run(self, request: StopRequest) -> str:
@@ -265,6 +267,7 @@ class Loop:
         self.state.window_seconds += seconds
         self.state.step_seconds = [*self.state.step_seconds[1 - _PACE_STEPS :], seconds]
         self.tell_pace(step)
+        self.start_helpers()
         if self.state.step % self.settings.log_every_steps == 0:
             self.report(step)
         schedule, every = self.session.model.config.validate, self.settings.checkpoint_every_steps
@@ -274,6 +277,15 @@ class Loop:
             self.validate()
         elif every and self.state.step % every == 0 and not self.state.watchdog.not_finite_in_a_row:
             self.save()
+
+    def start_helpers(self) -> None:
+        """Let other processes compute with this one, once the run has taken some seconds."""
+        if self.has_helpers or self.state.seconds - self.start_seconds < _SECONDS_ALONE:
+            return
+        self.has_helpers = True
+        free = free_bytes(self.model.device)
+        if isinstance(self.gradients, Gradients) and free is not None and free > _HELPER_BYTES:
+            self.gradients.start_helpers()
 
     def report(self, step: StepBatches) -> None:
         """Log the mean loss and the speed since the last line, unless all steps were skipped."""

@@ -23,8 +23,8 @@ from dragoman.records import EOS_ID
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, ShardedModel
 from dragoman.training.run.log import RunLog, perplexity
 from dragoman.training.run.run_folder import RunFolder, TrainState
-from dragoman.training.step.gradients import losses
 from dragoman.training.step.memory import MemoryPlan, memory_errors
+from dragoman.training.step.replica import losses
 
 _TOKENS_AT_ONCE = 4096
 _PAIRS_SHUFFLED = 500

@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -16,8 +19,10 @@ from dragoman.data.store import InMemoryPairs
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
 from dragoman.records import PAD_ID
-from dragoman.training.step.gradients import Gradients, losses, num_threads, shares
+from dragoman.training.step.gradients import Gradients, num_threads, shares
+from dragoman.training.step.helpers import Helpers
 from dragoman.training.step.loss import smoothed_cross_entropy
+from dragoman.training.step.replica import losses
 
 VOCAB_SIZE = 90
 MODEL = ModelSettings(
@@ -25,6 +30,7 @@ MODEL = ModelSettings(
 )
 SETTINGS = TrainSettings(precision="float32", device="cpu", label_smoothing=0.1)
 SEED = (3, 14)
+needs_helpers = pytest.mark.skipif(not Helpers.are_supported(), reason="only Linux has anonymous files to share")
 
 
 def _batches(num_pairs: int = 60, limit: int = 300) -> list[Batch]:
@@ -155,6 +161,74 @@ def test_an_error_in_a_thread_reaches_the_caller_and_all_threads_are_restored(co
         with pytest.raises(IndexError):
             gradients.compute([bad, *batches[1:]], SEED, 100)
         assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@needs_helpers
+def test_helpers_compute_the_gradients_of_threads_bit_for_bit_and_may_be_killed(precision: str) -> None:
+    model, batches = _model(dropout=0.2), _batches()
+    settings = replace(SETTINGS, threads=3, precision=precision)
+
+    def compute(gradients: Gradients, step: int) -> tuple[float, dict[str, torch.Tensor]]:
+        loss = gradients.compute(batches, (1, step), 100, splits=1 + step % 2)[0].item()
+        return loss, _gradients(model)
+
+    with Gradients(model, settings) as gradients:
+        expected = [compute(gradients, step) for step in range(4)]
+    with Gradients(model, settings) as gradients:
+        gradients.start_helpers()
+        for step, (loss, gradient) in enumerate(expected):
+            found = compute(gradients, step)  # the first one before the helpers have started
+            assert found[0] == loss
+            assert all(torch.equal(found[1][name], each) for name, each in gradient.items())
+            if step == 0:
+                _wait_for_helpers(gradients)
+            elif step == 2:
+                psutil.Process().children()[0].kill()
+        assert gradients.helpers is not None
+        assert gradients.helpers.count_ready() == 1
+    assert not psutil.Process().children()
+
+
+@needs_helpers
+def test_an_error_in_a_helper_reaches_the_caller() -> None:
+    model, batches = _model(), _batches()
+    bad = replace(batches[-1], src_ids=batches[-1].src_ids + VOCAB_SIZE)
+    with Gradients(model, replace(SETTINGS, threads=2)) as gradients:
+        gradients.start_helpers()
+        _wait_for_helpers(gradients)
+        with pytest.raises(IndexError):
+            gradients.compute([*batches[:-1], bad], SEED, 100)
+
+
+@needs_helpers
+def test_helpers_end_with_their_parent() -> None:
+    program = (
+        "import os, signal, psutil, tests.contract.test_gradients as t\n"
+        "from dragoman.training.step.gradients import Gradients\n"
+        "gradients = Gradients(t._model(), t.replace(t.SETTINGS, threads=2)).__enter__()\n"
+        "gradients.start_helpers()\n"
+        "print(psutil.Process().children()[0].pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
+    helper = int(done.stdout)
+    _wait_until(lambda: not psutil.pid_exists(helper) or psutil.Process(helper).status() == psutil.STATUS_ZOMBIE)
+
+
+def _wait_for_helpers(gradients: Gradients) -> None:
+    helpers = gradients.helpers
+    assert helpers is not None
+    _wait_until(lambda: helpers.count_ready() == gradients.threads - 1)
+
+
+def _wait_until(happens: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

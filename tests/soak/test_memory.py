@@ -18,6 +18,7 @@ from dragoman.devices.without_torch import keep_freed_memory
 from dragoman.model.transformer import Transformer
 from dragoman.training.step import gradients as gradients_module
 from dragoman.training.step import memory as memory_module
+from dragoman.training.step import replica as replica_module
 from dragoman.training.step.memory import plan_memory
 from dragoman.training.step.optimizer import build_optimizer
 from dragoman.training.trainer import fit
@@ -31,7 +32,7 @@ FORECAST_ERROR = 0.2
 
 def test_a_step_that_does_not_fit_is_computed_in_parts(tmp_path: Path, report: Report) -> None:
     fit(make_session(tmp_path / "whole", phrasebook_texts(), override_train(max_steps=40)))
-    original, calls = gradients_module.losses, iter(range(10**6))
+    original, calls = replica_module.losses, iter(range(10**6))
 
     def limited(model: Transformer, batch: Any, *rest: Any, **options: Any) -> Any:
         if next(calls) >= 30 and torch.is_grad_enabled() and len(batch.src_lengths) > 6:
@@ -39,7 +40,7 @@ def test_a_step_that_does_not_fit_is_computed_in_parts(tmp_path: Path, report: R
         return original(model, batch, *rest, **options)
 
     session = make_session(tmp_path / "parts", phrasebook_texts(), override_train(max_steps=40))
-    with mock.patch.object(gradients_module, "losses", limited):
+    with mock.patch.object(replica_module, "losses", limited):
         fit(session)
     gap, parts = loss_gap(tmp_path / "whole", tmp_path / "parts"), session.state.micro_batch_splits
     broken = [gap] * (parts == 1 or gap >= MOST_GAP)

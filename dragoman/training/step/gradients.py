@@ -7,51 +7,29 @@ gradients of frequent words would vanish in rounding. Only their outputs are rou
 On a CPU, several threads compute a step in parallel. Each has one processor, an equal share of the positions, and
 gradients and random numbers of its own. If the threads shared every product instead, they would wait for each other
 about a thousand times per step: idle between the products, and blocked if another program takes a processor.
+
+Python's lock still lets two threads compute only 1.4 times as much as one. So in a longer run, other processes compute
+the shares of all threads but the first (`helpers`).
 """
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
-from dragoman.devices.device import resolve_precision, sum_type
+from dragoman.devices.device import resolve_precision
 from dragoman.devices.without_torch import compute_on_one_thread, restore_num_threads
 from dragoman.model.transformer import Transformer
-from dragoman.records import EOS_ID, PAD_ID
-from dragoman.training.step.accelerated import AcceleratedEmbedding, Randomness, accelerate
-from dragoman.training.step.loss import (
-    PreparedProjection,
-    projected_cross_entropy,
-)
+from dragoman.records import EOS_ID
+from dragoman.training.step.helpers import Helpers
+from dragoman.training.step.replica import Replica, build_replica, losses
 
 _MAX_THREADS = 4
 # Fewer positions are not worth another thread or a cut.
 _LEAST_POSITIONS = 128
-
-
-def losses(
-    model: Transformer,
-    batch: Batch,
-    label_smoothing: float = 0.0,
-    projection: PreparedProjection | None = None,
-    precision: torch.dtype | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The smoothed loss and the negative log-probability of a batch, summed over its labels without padding, in nats.
-
-    The decoder sees the target shifted right by one position (`batch.decoder_input`), and each position predicts the
-    next token (teacher forcing). If `projection` is set, it receives the gradient of the model's projection instead of
-    the model's parameters. The projection is computed in `precision`, or else in the type of the decoder's states.
-    """
-    memory = model.encode(batch.src_ids, batch.src_lengths)
-    hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
-    counted = batch.labels != PAD_ID
-    states, labels, matrix = hidden[counted].to(precision), batch.labels[counted], model.projection
-    return projected_cross_entropy(states, matrix.weight, matrix.bias, labels, label_smoothing, projection)
 
 
 def num_threads(settings: TrainSettings, device: torch.device) -> int:
@@ -99,85 +77,6 @@ def _cut(batch: Batch, positions: float) -> tuple[Batch, Batch | None]:
     return batch.part(0, fitting), batch.part(fitting, rows)
 
 
-@dataclass(slots=True)
-class _Replica:
-    """The model of one thread. All replicas share the storage of the parameters, and each has gradients of its own.
-
-    `sums` are the float32 gradients so far, of the parameters in working precision and of the large tables.
-    """
-
-    model: Transformer
-    randomness: Randomness
-    precision: torch.dtype
-    label_smoothing: float
-    sums: dict[str, Tensor] = field(default_factory=dict)
-
-    def add(self, share: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int) -> Tensor:
-        """Add the gradients of loss / num_tokens over a share. Returns the sums of loss and nll, (2,)."""
-        self.randomness.seed(*seed)
-        total = torch.zeros(2, dtype=sum_type(self.model.device), device=self.model.device)
-        with self._tables(num_tokens) as projection:
-            for batch in share:
-                rows = len(batch.src_lengths)
-                size = -(-rows // splits)
-                for start in range(0, rows, size):
-                    stop = min(start + size, rows)
-                    part = batch if size == rows else _rows(batch, start, stop)
-                    with self.randomness.rows(start, stop, rows):
-                        loss, nll = losses(self.model, part, self.label_smoothing, projection)
-                    (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
-                    total += torch.stack((loss.detach(), nll))
-                    # Of rounded gradients, a long sum in their own type would lose the small ones.
-                    named = self.model.named_parameters()
-                    self._gather((name, each) for name, each in named if each.dtype != torch.float32)
-        return total
-
-    def take(self) -> dict[str, Tensor]:
-        """Remove the gradients from the replica and return them by name, in float32."""
-        self._gather(self.model.named_parameters())
-        taken, self.sums = self.sums, {}
-        return taken
-
-    def drop(self) -> None:
-        """Delete all gradients without allocating memory, which may have run out."""
-        self.sums = {}
-        for parameter in self.model.parameters():
-            parameter.grad = None
-
-    @contextlib.contextmanager
-    def _tables(self, num_tokens: int) -> Iterator[PreparedProjection]:
-        """Inside the block, the gradients of projection and embeddings are summed in place over the batches."""
-        model, weight, bias = self.model, self.model.projection.weight, self.model.projection.bias
-        projection = PreparedProjection(weight, bias, self.precision, 1 / num_tokens)
-        sums = {id(weight): projection.weight_grad, id(bias): projection.bias_grad}
-        embeddings = [each for each in model.modules() if isinstance(each, AcceleratedEmbedding)]
-        for embedding in embeddings:
-            key = id(embedding.weight)
-            embedding.sums = sums[key] = sums[key] if key in sums else torch.zeros_like(embedding.weight)
-        try:
-            yield projection
-        finally:
-            for embedding in embeddings:
-                embedding.sums = None
-        projection.finish()
-        for name, parameter in model.named_parameters():
-            if (summed := sums.get(id(parameter))) is not None:
-                self._sum(name, summed)
-
-    def _gather(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
-        """Move the gradients of the parameters into the sums."""
-        for name, parameter in parameters:
-            if parameter.grad is not None:
-                self._sum(name, parameter.grad)
-                parameter.grad = None
-
-    def _sum(self, name: str, gradient: Tensor) -> None:
-        if name in self.sums:
-            self.sums[name] += gradient
-        else:
-            self.sums[name] = gradient.float()
-
-
 class Gradients:
     """Computes the gradients of `model`, one optimizer step per call. A `with` block ends its threads."""
 
@@ -188,12 +87,24 @@ class Gradients:
         self._copies = _working_copies(model, self.precision)
         self._replicas = [self._build_replica(settings) for _ in range(self.threads)]
         self._pool = ThreadPoolExecutor(self.threads, "gradients", initializer=compute_on_one_thread)
+        self.helpers: Helpers | None = None
+        self._may_have_helpers = self.threads > 1 and not settings.compile and Helpers.are_supported()
 
     def __enter__(self) -> "Gradients":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
+        if self.helpers is not None:
+            self.helpers.end()
+
+    def start_helpers(self) -> None:
+        """Start processes that compute the shares of all threads but the first, where that is supported.
+
+        Nothing waits for them: until a process is ready, and when it is gone, its thread computes the same gradients.
+        """
+        if self._may_have_helpers and self.helpers is None:
+            self.helpers = Helpers(self._replicas[0], self._copies, self.threads - 1)
 
     def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int = 1) -> Tensor:
         """Compute the gradient of the mean loss of a step, and store it in `parameter.grad` of the model.
@@ -236,11 +147,21 @@ class Gradients:
         with restore_num_threads():
             torch.set_num_threads(1)
             futures = [
-                self._pool.submit(replica.add, share, [*seed, number], num_tokens, splits)
-                for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
+                self._pool.submit(self._add, number, share, [*seed, number], num_tokens, splits)
+                for number, share in enumerate(dealt)
             ]
             wait(futures)  # even if one has failed: the others still write
             return torch.stack([future.result() for future in futures]).sum(0)
+
+    def _add(self, number: int, share: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int) -> Tensor:
+        """Add the gradients of a share in the helper of this number or else in the calling thread."""
+        replica = self._replicas[number]
+        if number and self.helpers is not None:
+            found = self.helpers.add(number - 1, share, seed, num_tokens, splits)
+            if found is not None:
+                replica.sums, total = found
+                return total
+        return replica.add(share, seed, num_tokens, splits)
 
     def kept_bytes(self, batch: Batch) -> int:
         """The bytes that a forward pass of this batch keeps for its backward pass, measured by running one."""
@@ -260,15 +181,14 @@ class Gradients:
         del kept
         return total
 
-    def _build_replica(self, settings: TrainSettings) -> _Replica:
-        model, randomness = self.model, Randomness()
-        copies = {name: copy.detach() for name, copy in self._copies.items()}
-        replica = Transformer.from_arrays(model.settings, model.src_vocab_size, model.tgt_vocab_size, copies)
-        accelerate(replica, randomness, self.precision)
+    def _build_replica(self, settings: TrainSettings) -> Replica:
+        model = self.model
+        shape = model.settings, model.src_vocab_size, model.tgt_vocab_size
+        replica = build_replica(shape, self._copies, self.precision, settings.label_smoothing)
         if settings.compile:
-            for stack in (replica.encoder, replica.decoder):
+            for stack in (replica.model.encoder, replica.model.decoder):
                 stack.compile(dynamic=True)
-        return _Replica(replica.train(), randomness, self.precision, settings.label_smoothing)
+        return replica
 
     @torch.no_grad()
     def _refresh(self) -> None:
@@ -277,6 +197,8 @@ class Gradients:
         for name, copy in self._copies.items():
             if copy is not parameters[name]:
                 copy.copy_(parameters[name])
+        if self.helpers is not None:
+            self.helpers.refresh(self._copies)
 
     def _collect(self, count: int) -> None:
         """Move the gradients of the first `count` replicas into the model, summed in their order."""
@@ -304,7 +226,3 @@ def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Ten
         name: parameter if id(parameter) in kept or precision == parameter.dtype else parameter.detach().to(precision)
         for name, parameter in model.named_parameters()
     }
-
-
-def _rows(batch: Batch, start: int, stop: int) -> Batch:
-    return batch.map_tensors(lambda tensor: tensor[start:stop])
