@@ -218,6 +218,8 @@ class TrainKeywords(_UniqueInference, _TableInference, total=False):
     train_learning_rate: float
     warmup_steps: int
     train_warmup_steps: int
+    decay_share: float
+    train_decay_share: float
     optimizer: Literal["adam", "muon"]
     train_optimizer: Literal["adam", "muon"]
     muon_momentum: float

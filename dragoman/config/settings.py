@@ -312,7 +312,10 @@ class TrainSettings:
         0, "Padded tokens computed at once; lower it to save memory. 0: chosen for speed", minimum=0
     )
     threads: int = setting(
-        0, "CPU threads or processes that compute a step in parallel; 0: one per processor, at most 4", minimum=0, maximum=256
+        0,
+        "CPU threads or processes that compute a step in parallel; 0: one per processor, at most 4",
+        minimum=0,
+        maximum=256,
     )
     compile: bool = setting(False, "Use torch.compile: minutes at the start, faster steps on a GPU")
     sharding: Literal["none", "full"] = setting(
@@ -327,6 +330,9 @@ class TrainSettings:
     )
     learning_rate: float = setting(0.002, "Peak learning rate; noam: a factor on the paper's rate", above=0.0)
     warmup_steps: int = setting(2000, "Steps over which the learning rate rises linearly", minimum=0)
+    decay_share: float = setting(
+        0.0, "Last share of a run, over which the learning rate falls linearly to 0; 0: none", minimum=0.0, maximum=0.95
+    )
     optimizer: Literal["adam", "muon"] = setting(
         "adam",
         "Optimizer; muon (Jordan et al. 2024) is for layer matrices, with updates as large as Adam's, and Adam for "

@@ -116,7 +116,7 @@ def validations_until(config: Config, steps: float, steps_in_epoch: float) -> in
 
 def kept_bytes(train: TrainSettings, validations: int, checkpoint_bytes: int, parameters: int) -> int:
     """The most disk space that a run needs at once, in bytes: checkpoints and the averaged model."""
-    kept = max(train.keep_checkpoints, train.average_last) + train.average_best + 1
+    kept = max(train.keep_checkpoints, train.average_last) + train.average_best + 1 + 2 * (train.decay_share > 0)
     return checkpoint_bytes * min(kept, validations + 1) + 4 * parameters
 
 
@@ -156,9 +156,22 @@ def refit_settings(session: TrainingSession) -> None:
         return
     checkpoint = read_settings(session.run.step_folder(state.step))
     _use(session, _with_values(session.model.config, _values(checkpoint, state.fitted)))
-    pace = TrainingPace(state.step, state.seconds, median(state.step_seconds), session.steps_in_epoch)
-    if pace.steps_until(session.settings)[0] > pace.steps_until(checkpoint.train)[0]:
-        fit_settings(session, pace)
+    if limits_were_raised(session):
+        fit_settings(session, _pace(session))
+
+
+def limits_were_raised(session: TrainingSession) -> bool:
+    """Whether what ended the run, or began its decay, is further away than in the settings of the newest checkpoint."""
+    state, now, pace = session.state, session.settings, _pace(session)
+    before = read_settings(session.run.step_folder(state.step)).train
+    if state.decay is not None and state.decay.by_patience:
+        return not now.patience or now.patience > before.patience
+    return pace.steps_until(now)[0] > pace.steps_until(before)[0]
+
+
+def _pace(session: TrainingSession) -> TrainingPace:
+    state = session.state
+    return TrainingPace(state.step, state.seconds, median(state.step_seconds), session.steps_in_epoch)
 
 
 def fit_settings(session: TrainingSession, pace: TrainingPace) -> None:

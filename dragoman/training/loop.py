@@ -14,6 +14,7 @@ from dragoman.data.stream import BatchStream, Position, StepBatches, StepPlan
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
 from dragoman.signals import Interrupted, StopRequest
+from dragoman.training.decay import decay_factor, forecast_end, progress_of, start_decay
 from dragoman.training.distributed import ShardedModel, whole
 from dragoman.training.limits import TrainingPace, fit_settings, limit_notes, pace_note
 from dragoman.training.run.checkpoint import best_steps, card_of, save_checkpoint
@@ -56,7 +57,7 @@ class Loop:
         self.gradients: Gradients | ShardedModel = session.sharded or Gradients(self.model, self.settings)
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
-        self.guessing_loss = guessing_loss(session.train)
+        self.guessing_loss, self.steps_in_epoch = guessing_loss(session.train), session.steps_in_epoch
         self.start_step, self.start_seconds = self.state.step, self.state.seconds
         self.has_told_pace = self.has_helpers = False
         self.clock = time.perf_counter()
@@ -86,14 +87,16 @@ class Loop:
             self.optimize(step)
             self.after_step(step)
             # Their clocks differ, so all processes stop for the first one's reason. A signal may reach any process.
-            told = self.processes.gather((self.reason_to_stop(), request.signal_number))
-            signals = [number for _, number in told if number is not None]
+            told = self.processes.gather((self.reason_to_stop(), self.progress(), request.signal_number))
+            reason, progress, _ = told[0]
+            if reason is None:
+                self.start_decay(progress)
+            signals = [number for _, _, number in told if number is not None]
             if signals:
                 self.save()
                 # If another process ended earlier, torchrun would kill the first before it saves.
                 self.processes.gather(None)
                 raise Interrupted(signals[0])
-            reason, _ = told[0]
         return reason
 
     def stream(self, micro_batch_tokens: int) -> BatchStream:
@@ -174,9 +177,30 @@ class Loop:
             return f"train.max_epochs = {settings.max_epochs} reached"
         if settings.max_minutes and state.seconds >= 60 * settings.max_minutes:
             return f"train.max_minutes = {settings.max_minutes:g} reached"
-        if settings.patience and state.validations_since_best >= settings.patience:
-            return f"no better score in {settings.patience} validations"
-        return None
+        if state.decay is not None:
+            ended = state.decay.by_patience and state.step >= state.decay.end
+        else:
+            ended = self.has_lost_patience() and not settings.decay_share
+        return f"no better score in {settings.patience} validations" if ended else None
+
+    def has_lost_patience(self) -> bool:
+        """Whether enough validations were without a better score to end the run, or to start its decay."""
+        return 0 < self.settings.patience <= self.state.validations_since_best
+
+    def progress(self) -> float:
+        """The share of the run that is done."""
+        return progress_of(self.state, self.settings, self.steps_in_epoch)
+
+    def start_decay(self, progress: float) -> None:
+        """Start the decay of the learning rate if it is due, and save the checkpoint to go back to."""
+        state = self.state
+        if start_decay(state, self.settings, progress, self.has_lost_patience()):
+            assert state.decay is not None
+            self.session.log.say(
+                f"The learning rate falls to 0 from step {state.step:,} to about step {state.decay.end:,} "
+                "(`train.decay_share`)."
+            )
+            self.save()
 
     def optimize(self, step: StepBatches) -> None:
         """Update the weights with the gradient of the mean loss over all labels of the step (section 5.3)."""
@@ -259,7 +283,7 @@ class Loop:
     def learning_rate(self) -> float:
         """The rate of the schedule times the watchdog's factor."""
         rate = learning_rate(self.state.step, self.settings, self.model.settings.d_model)
-        return rate * self.state.watchdog.rate_factor
+        return rate * self.state.watchdog.rate_factor * decay_factor(self.state)
 
     def after_step(self, step: StepBatches) -> None:
         """Log, validate and save at the intervals of the settings."""
@@ -335,6 +359,7 @@ class Loop:
         start = self.state.start_score
         self.session.log.validation(event, best=self.state.best == record and (start is None or record.score > start))
         self.judge_validation(scores)
+        forecast_end(self.state, self.processes.call_on_first(self.progress))
         self.save()
 
     def judge_validation(self, scores: Mapping[str, float]) -> None:
@@ -364,6 +389,8 @@ class Loop:
             wanted.add(state.best.step)
         earlier = [step for step in session.run.steps() if step < state.step]
         wanted.update(earlier[-1:])  # keep at least two: the newest may be damaged
+        if state.decay is not None:
+            wanted.add(state.decay.start)
         session.run.remove_all_but(wanted)
 
     def keep_sums(self) -> None:

@@ -9,8 +9,9 @@ from dragoman.bundle import Weights
 from dragoman.devices.without_torch import keep_freed_memory
 from dragoman.files import remove_folder
 from dragoman.signals import catch_signals
+from dragoman.training.decay import go_back_to
 from dragoman.training.distributed import ShardedModel
-from dragoman.training.limits import check_disk, kept_bytes, refit_settings, validations_until
+from dragoman.training.limits import check_disk, kept_bytes, limits_were_raised, refit_settings, validations_until
 from dragoman.training.loop import Diverged, Loop
 from dragoman.training.run.checkpoint import card_of, means_of, restore_latest, set_weights
 from dragoman.training.session import TrainingSession
@@ -55,6 +56,7 @@ def fit(session: TrainingSession) -> str:
     if session.state.step:
         session.log.say(f"Continuing after step {session.state.step}.")
     session.processes.call_on_first(lambda: session.log.drop_after(session.state.step or -1))
+    _continue_before_decay(session, optimizer)
     settle_stages(session)
     refit_settings(session)
     keep_freed_memory()
@@ -77,6 +79,24 @@ def restore_session(session: TrainingSession, optimizer: torch.optim.Optimizer) 
         session.log.say(note)
     if session.state.step:
         session.processes.call_on_first(lambda: session.run.point_to(session.state))
+
+
+def _continue_before_decay(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:
+    """Go back to the start of the decay if a limit was raised since."""
+    state, run = session.state, session.run
+    if state.decay is None or not session.processes.call_on_first(lambda: limits_were_raised(session)):
+        return
+    step, best = state.decay.start, state.best.step if state.best else 0
+    if damage := run.damage(step):
+        session.log.say(f"The run continues with the weights after its decay: {damage}")
+        state.decay = None
+        return
+    session.processes.call_on_first(lambda: go_back_to(run, step, best))
+    restore_session(session, optimizer)
+    session.state.decay = None
+    session.processes.call_on_first(lambda: session.log.drop_after(session.state.step))
+    kept = f" The model so far is in {run.previous}." if run.previous.exists() else ""
+    session.log.say(f"A limit was raised, so the run goes back to step {step:,}, before the learning rate fell.{kept}")
 
 
 def _check_disk(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:

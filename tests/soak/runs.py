@@ -35,6 +35,7 @@ CONFIG = Config(
         device="cpu",
         log_every_steps=1,
         warmup_steps=20,
+        decay_share=0.3,
         checkpoint_every_steps=5,
         threads=1,
     ),

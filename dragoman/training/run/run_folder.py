@@ -1,6 +1,6 @@
 """The folder of a run: checkpoints, which hold a whole model and the state to continue, and pointers to two of them.
 
-RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/  corpus/  finished.json
+RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/  previous/  corpus/  finished.json
 RUN/checkpoints/step_0012000/  a model folder, optimizer.safetensors, state.json
 
 The lock of the folder keeps two commands from training in it at once. The state has everything that determines how a
@@ -33,6 +33,22 @@ class ValidationRecord:
     score: float
 
 
+@dataclass(frozen=True, slots=True)
+class Decay:
+    """The line on which the learning rate falls: from `factor` at `step` to 0 after step `end`.
+
+    The decay began after step `start`, because of a limit or because patience was lost (`by_patience`). `progress` is
+    the share of the run that was done at `step`.
+    """
+
+    start: int
+    step: int
+    progress: float
+    factor: float
+    end: int
+    by_patience: bool = False
+
+
 @dataclass(slots=True)
 class TrainState:
     """Counts since the start of the run, and everything else that a resumed run needs to take the same steps.
@@ -63,6 +79,8 @@ class TrainState:
         The first epoch of each of several corpora, and the first one without it, if they differ.
     patience_step : int
         Validations up to this step do not count for patience. -1 before the last stage.
+    decay : Decay, optional
+        The fall of the learning rate at the end of the run, once it has begun.
     start_score : float, optional
         The validation score of the model that fine-tuning started from.
     validations : list of ValidationRecord
@@ -88,6 +106,7 @@ class TrainState:
     refits: list[dict[str, float]] = field(default_factory=list)
     stages: list[list[int]] = field(default_factory=list)
     patience_step: int = 0
+    decay: Decay | None = None
     start_score: float | None = None
     validations: list[ValidationRecord] = field(default_factory=list)
     watchdog: WatchdogState = field(default_factory=WatchdogState)
@@ -117,9 +136,10 @@ class TrainState:
             content["micro_batch_splits"] = content.pop("parts")
         records = [ValidationRecord(**record) for record in content.pop("validations")]
         watchdog = WatchdogState.from_dict(content.pop("watchdog", {}))
+        decay = Decay(**found) if (found := content.pop("decay", None)) else None
         if not {"step", "epoch", "step_in_epoch"} <= content.keys() <= {each.name for each in fields(cls)}:
             raise ValueError("the fields are not those of a training state")
-        return cls(**content, validations=records, watchdog=watchdog)
+        return cls(**content, validations=records, watchdog=watchdog, decay=decay)
 
 
 CORPUS = "corpus"
@@ -165,6 +185,11 @@ class RunFolder:
     def averaged(self) -> Path:
         """The folder of the averaged model of a finished run."""
         return self.path / "averaged"
+
+    @property
+    def previous(self) -> Path:
+        """The folder of the model from before the run went back to continue with a higher limit."""
+        return self.path / "previous"
 
     def model_bytes(self) -> int:
         """The disk space of the checkpoints and the averaged model, in bytes."""

@@ -1,0 +1,99 @@
+"""The decay at the end of a run: when it starts, its line, and where it ends."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import TrainSettings
+from dragoman.training.decay import decay_factor, forecast_end, progress_of, start_decay
+from dragoman.training.run.run_folder import RunFolder, TrainState, ValidationRecord
+from dragoman.training.trainer import fit
+from tests.soak.runs import events_of, make_session, override_train, phrasebook_texts
+
+SETTINGS = TrainSettings(max_steps=100, decay_share=0.4, patience=0)
+
+
+def factors(state: TrainState, settings: TrainSettings, steps: int = 100) -> list[float]:
+    """The factor of each step of a run."""
+    found = []
+    for step in range(1, steps + 1):
+        state.step = step
+        found.append(decay_factor(state))
+        start_decay(state, settings, progress_of(state, settings, 10), has_lost_patience=False)
+    return found
+
+
+def test_the_rate_falls_linearly_over_the_last_share_of_the_steps() -> None:
+    found = factors(TrainState(), SETTINGS)
+    assert found[:60] == [1.0] * 60
+    assert found[60:] == pytest.approx([(40 - number) / 41 + 0.0 for number in range(40)], abs=1 / 41)
+    differences = [before - after for before, after in zip(found[60:], found[61:], strict=False)]
+    assert differences == pytest.approx([1 / 41] * 39)
+    assert found[-1] == pytest.approx(1 / 41)  # the last step still learns
+
+
+@pytest.mark.parametrize(
+    ("settings", "progress"),
+    [
+        (replace(SETTINGS, max_steps=0), 0.0),
+        (SETTINGS, 0.5),
+        (replace(SETTINGS, max_epochs=8), 5.2 / 8),
+        (replace(SETTINGS, max_minutes=2), 0.75),
+        (replace(SETTINGS, max_minutes=20), 0.5),
+    ],
+)
+def test_progress_is_that_of_the_nearest_limit(settings: TrainSettings, progress: float) -> None:
+    state = TrainState(step=50, epoch=5, step_in_epoch=2, seconds=90)
+    assert progress_of(state, settings, 10) == pytest.approx(progress)
+
+
+def test_a_time_limit_is_met_when_the_machine_becomes_slower() -> None:
+    settings = TrainSettings(max_minutes=10, decay_share=0.5)
+    state = TrainState()
+    rates, seconds = [], 1.0
+    while state.seconds < 600:
+        state.step += 1
+        rates.append(decay_factor(state))
+        state.seconds += seconds if state.step < 400 else 3 * seconds
+        progress = progress_of(state, settings, 10**9)
+        start_decay(state, settings, progress, has_lost_patience=False)
+        if state.step % 20 == 0:
+            forecast_end(state, progress)
+    assert 460 < len(rates) < 470
+    assert rates[:300] == [1.0] * 300
+    assert all(before >= after for before, after in zip(rates, rates[1:], strict=False))
+    assert rates[-1] < 0.1
+
+
+def test_lost_patience_starts_a_decay_of_the_same_share() -> None:
+    state, settings = TrainState(step=300), replace(SETTINGS, max_steps=0, patience=3)
+    assert start_decay(state, settings, 0.0, has_lost_patience=True)
+    assert state.decay is not None
+    assert state.decay.by_patience
+    assert state.decay.end == 500
+    forecast_end(state, 0.0)
+    assert state.decay.end == 500
+    again = TrainState.from_json(state.to_json())
+    assert again == state
+
+
+def test_lost_patience_keeps_within_the_limit() -> None:
+    state, settings = TrainState(step=300), replace(SETTINGS, max_steps=400, decay_share=0.4)
+    start_decay(state, settings, 0.75, has_lost_patience=True)
+    assert state.decay is not None
+    assert state.decay.end == 400
+
+
+def test_a_run_without_a_better_score_ends_after_its_decay(tmp_path: Path) -> None:
+    config = override_train(max_steps=0, patience=2, decay_share=0.5, learning_rate=1e-9)
+    session = make_session(tmp_path, phrasebook_texts(), config)
+    session.state.validations.append(ValidationRecord(1, 1e9))
+    reason = fit(session)
+    assert reason == "no better score in 2 validations"
+    rates = [event["learning_rate"] for event in events_of(tmp_path, "train")]
+    decay = session.state.decay
+    assert decay is not None
+    assert session.state.step == decay.end == 2 * decay.start
+    assert rates[-1] < rates[decay.start] / 10
+    assert RunFolder(tmp_path).damage(decay.start) is None
