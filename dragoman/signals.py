@@ -1,4 +1,4 @@
-"""Signals that stop a process, a training run or a server, and SIGHUP, which reloads a server.
+"""Signals that stop a process, a training run or a server, and SIGHUP, which reloads a server. Worker processes.
 
 Ctrl-C: the first raises KeyboardInterrupt, and the process always ends with one line and exit code 130. In training, a
 signal asks for a stop after the current step, so that a checkpoint is saved.
@@ -10,11 +10,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 EXIT_CODE = 130
 # Cleaning up takes some milliseconds. An earlier second Ctrl-C is ignored, a later one means that the cleanup hangs.
@@ -198,3 +202,33 @@ def hold_reloads() -> Iterator[list[int]]:
         yield held
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def start_worker(program: str, *arguments: str, fds: Sequence[int] = (), **environment: str) -> "Popen[bytes] | None":
+    """Start Python with a program that answers requests on its input until the input ends, or return None.
+
+    Ctrl-C does not reach the process. It inherits the file descriptors `fds`.
+    """
+    from subprocess import DEVNULL, PIPE, Popen  # most commands need no other process
+
+    home = str(Path(__file__).parents[1])
+    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    try:
+        return Popen(
+            [sys.executable, "-P", "-c", program, *arguments],  # -P: no modules from the working directory
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            pass_fds=fds,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path, **environment},
+        )
+    except OSError:
+        return None
+
+
+def end_worker(process: "Popen[bytes]") -> None:
+    """Kill a process of `start_worker`."""
+    process.kill()
+    with suppress(OSError), process:  # closing a pipe may fail to flush; nobody needs the content
+        pass

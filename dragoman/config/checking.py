@@ -178,6 +178,11 @@ def _training(config: Config, label: Label) -> Iterator[str]:
             f"{label('train.warmup_steps')} must be less than `train.max_steps` ({train.max_steps}) if "
             f'`train.schedule` is "{train.schedule}", but is {train.warmup_steps}. Lower it, or raise the limit.'
         )
+    if train.decay_share and train.schedule in ("linear", "cosine"):
+        yield (
+            f'{label("train.decay_share")} must be 0 if `train.schedule` is "{train.schedule}", which falls to 0 '
+            f"itself, but is {train.decay_share:g}. Leave one out."
+        )
     if (data.replay or data.replay_src or data.replay_test or data.replay_test_src) and not train.start_from:
         yield (
             f"{label('train.start_from')} must be set if replay data is given. Name the model to fine-tune "

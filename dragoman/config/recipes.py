@@ -4,6 +4,7 @@ Small corpora need small, strongly regularized models and few merges (Araabi & M
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dragoman.config.settings import PRESETS, Config, DataSettings, TokenizerSettings, TrainSettings
@@ -58,6 +59,9 @@ The warm-up is halved until it fits, so a shortened one takes 10 to 20 % of the 
 14 % of a run of usual length. Short runs need a larger share, because a steep rise costs more than a few slow steps.
 """
 
+DECAY_SHARE = 0.5
+"""The last share of a run, over which the rate falls to 0."""
+
 _ENTRIES_A_CHARACTER, _VOCABULARY_STEP = 2, 500
 
 FREE_IN_FINE_TUNING = frozenset({"model.dropout", "model.attention_dropout", "model.activation_dropout"})
@@ -104,27 +108,31 @@ def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Confi
             learning_rate=row.learning_rate,
             warmup_steps=row.warmup_steps,
             max_epochs=row.max_epochs,
+            decay_share=DECAY_SHARE,
         ),
     )
 
 
-def adapt_recipe(recipe: Config, requested: Config, names_preset: bool) -> Config:
-    """The recipe, adapted to the settings that you request.
+def adapt_recipe(recipe: Config, requested: Config, given: Collection[str]) -> Config:
+    """The recipe, adapted to the settings that you request, whose keys are `given`.
 
     - A limit on steps or minutes replaces the limit on epochs.
     - The rate of noam is a factor: 1 as in the paper, or 0.1 for fine-tuning.
     - The warm-up fits into the steps of the run.
     - At most `train.keep_checkpoints` checkpoints are averaged.
-    - If `requested` names a preset (`names_preset`), a new model gets the rate of the recipe for that size.
+    - If you set a preset, a new model gets the rate of the recipe for that size.
+    - If you set a schedule, the rate follows it to the end.
     """
     train, requested_train = recipe.train, requested.train
-    if names_preset and not requested_train.start_from and requested.model.preset != recipe.model.preset:
+    if "model.preset" in given and not requested_train.start_from and requested.model.preset != recipe.model.preset:
         row = next((row for row in reversed(RECIPES) if row.preset == requested.model.preset), None)
         if row or requested.model.preset == "big":
             row = row or RECIPES[-1]
             train = replace(train, learning_rate=row.learning_rate, warmup_steps=row.warmup_steps)
     if requested_train.max_steps or requested_train.max_minutes:
         train = replace(train, max_epochs=0)
+    if "train.schedule" in given:
+        train = replace(train, decay_share=0.0)
     if requested_train.schedule == "noam":
         train = replace(train, learning_rate=0.1 if requested_train.start_from else 1.0)
     if requested_train.max_steps:

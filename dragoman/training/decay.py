@@ -1,6 +1,6 @@
 """The end of a run, in which the learning rate falls linearly to 0 (`train.decay_share`; Hägele et al. 2024).
 
-The decay starts when the nearest limit leaves the run this share of its length, or when patience ends it. The state of
+The decay starts when the nearest limit leaves the run this share of its length, or when patience is lost. The state of
 the run has the line on which the rate falls, so a killed run continues on it. With a limit on minutes, each validation
 forecasts the end again.
 
@@ -15,6 +15,16 @@ from dataclasses import replace
 from dragoman.config import TrainSettings
 from dragoman.files import remove_folder
 from dragoman.training.run.run_folder import Decay, RunFolder, TrainState
+
+_SHARE_AFTER_PATIENCE = 0.2
+
+
+def share_after_patience(train: TrainSettings) -> float:
+    """The share of the run that a decay takes after patience is lost: `train.decay_share`, but at most a fifth.
+
+    Such a run does not need a long decay, because its scores no longer rise.
+    """
+    return min(train.decay_share, _SHARE_AFTER_PATIENCE)
 
 
 def progress_of(state: TrainState, train: TrainSettings, steps_in_epoch: int) -> float:
@@ -42,7 +52,7 @@ def start_decay(state: TrainState, train: TrainSettings, progress: float, has_lo
         return False
     end = state.step / progress if progress else math.inf
     if has_lost_patience:
-        end = min(end, state.step / (1 - train.decay_share))
+        end = min(end, state.step / (1 - share_after_patience(train)))
     state.decay = Decay(state.step, state.step, progress, 1.0, round(end), has_lost_patience)
     return True
 

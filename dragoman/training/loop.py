@@ -39,8 +39,8 @@ from dragoman.training.step.optimizer import learning_rate, optimizer_tensors
 _MEASURED_STEPS = 4
 _PACE_STEPS = 64  # steps in the median pace
 _TELLING_STEPS, _TELLING_SECONDS = 5, 10.0
-_SECONDS_ALONE, _HELPER_BYTES = 5.0, 1 << 30
-"""A stretch of this length starts other processes, if so much memory is free. They take seconds to start."""
+_HELPER_BYTES = 1 << 30
+"""Other processes help to compute if so much memory is free."""
 
 
 class Diverged(Exception):
@@ -303,8 +303,8 @@ class Loop:
             self.save()
 
     def start_helpers(self) -> None:
-        """Let other processes compute with this one, once the run has taken some seconds."""
-        if self.has_helpers or self.state.seconds - self.start_seconds < _SECONDS_ALONE:
+        """Let other processes compute with this one, once this stretch has taken some seconds."""
+        if self.has_helpers or self.state.seconds - self.start_seconds < self.session.seconds_alone:
             return
         self.has_helpers = True
         free = free_bytes(self.model.device)
@@ -338,6 +338,8 @@ class Loop:
         step_seconds = (state.seconds - self.start_seconds) / taken
         pace = TrainingPace(state.step, state.seconds, step_seconds, step.steps_in_epoch)
         end, limit = pace.steps_until(self.settings)
+        if state.decay is not None and state.decay.by_patience:
+            end, limit = min(end, state.decay.end), "train.patience"
         return max(0.0, (end - state.step) * step_seconds) if limit else None
 
     def validate_start(self) -> None:

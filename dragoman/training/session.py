@@ -121,6 +121,9 @@ class TrainingSession:
         The settings that the run may fit to its limits, by key, and their values before they were fitted.
     freeze : callable
         Records settings that were fitted, so that the run continues with them.
+    seconds_alone : float
+        Seconds after which other processes help to compute (`dragoman.training.step.helpers`). They take seconds to
+        start.
     state : TrainState
         The position of the run. `fit` restores it.
     sharded : ShardedModel, optional
@@ -139,6 +142,7 @@ class TrainingSession:
     processes: Processes = SINGLE_PROCESS
     fits: Mapping[str, float] = field(default_factory=dict)
     freeze: Callable[[Config], None] = lambda config: None
+    seconds_alone: float = 5.0
     state: TrainState = field(default_factory=TrainState)
     sharded: ShardedModel | None = None
     memory_plan: MemoryPlan | None = None

@@ -32,10 +32,10 @@ TORCH_FREE = (
 # Lines of code and modules by package. A commit that needs more raises the row, and says why. A commit that removes
 # code lowers it.
 SIZES = {
-    "(no package)": (919, 11),
+    "(no package)": (942, 11),
     "bundle": (644, 5),
     "cli": (2153, 27),
-    "config": (1426, 9),
+    "config": (1445, 9),
     "corpora": (444, 3),
     "data": (1091, 8),
     "demo": (493, 4),
@@ -47,10 +47,10 @@ SIZES = {
     "kernels": (1190, 9),
     "model": (590, 7),
     "serving": (2819, 26),
-    "text": (6551, 51),
-    "training": (2790, 21),
+    "text": (6538, 51),
+    "training": (3063, 24),
     "visualization": (2440, 21),
-    "workflows": (2940, 28),
+    "workflows": (2946, 28),
 }
 TORCH_FREE_FILES = (
     "inference.translator",

@@ -7,7 +7,6 @@ processes that cannot start or are killed. The ids are the same in all cases.
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import deque
@@ -20,6 +19,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dragoman.records import SentencePair
+from dragoman.signals import end_worker, start_worker
 from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, RaggedIds
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
@@ -84,19 +84,7 @@ class _Worker:
 
     def __init__(self, folder: str) -> None:
         """Start the process. `folder` has the tokenizers."""
-        self._process: subprocess.Popen[bytes] | None = None
-        home = str(Path(__file__).parents[3])
-        path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-        with suppress(OSError):  # it cannot be started
-            self._process = subprocess.Popen(
-                # -P: do not import modules from the working directory
-                [sys.executable, "-P", "-c", _PROGRAM, folder],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C reaches only the parent; a child ends when its input is closed
-                env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
-            )
+        self._process = start_worker(_PROGRAM, folder, TOKENIZERS_PARALLELISM="false")
 
     def ask(self, chunk: Sequence[SentencePair]) -> None:
         """Send the texts of a chunk: a line with the number of bytes, then JSON."""
@@ -124,10 +112,8 @@ class _Worker:
     def end(self) -> None:
         """Kill the process, if it is not gone yet."""
         if self._process is not None:
-            process, self._process = self._process, None
-            process.kill()
-            with suppress(OSError), process:  # closing a pipe may fail to flush; nobody needs the content
-                pass
+            end_worker(self._process)
+            self._process = None
 
 
 def _save(tokenizers: TokenizerPair) -> str:

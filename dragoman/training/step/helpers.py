@@ -10,11 +10,9 @@ import mmap
 import os
 import pickle
 import select
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any
 
 import torch
@@ -22,19 +20,20 @@ from torch import Tensor
 
 from dragoman.data.batch import Batch
 from dragoman.devices.without_torch import compute_on_one_thread, keep_freed_memory
+from dragoman.signals import end_worker, start_worker
 from dragoman.training.step.replica import Replica, build_replica
 
-_PROGRAM = f"from {__name__} import serve; serve()"
+_PROGRAM = f"from {__name__} import answer_requests; answer_requests()"
 _ALIGNMENT = 64
 
-Layout = list[tuple[str, torch.dtype, tuple[int, ...]]]
+TensorLayout = list[tuple[str, torch.dtype, tuple[int, ...]]]
 """The names, types and shapes of tensors, in the order in which they lie in memory."""
 
 
 class SharedTensors:
     """Tensors by name in memory that several processes map, from the file descriptor `fd` of an anonymous file."""
 
-    def __init__(self, layout: Layout, fd: int | None = None) -> None:
+    def __init__(self, layout: TensorLayout, fd: int | None = None) -> None:
         sizes = [dtype.itemsize * math.prod(shape) for _, dtype, shape in layout]
         ends = [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
         self.fd = os.memfd_create("dragoman") if fd is None else fd
@@ -91,24 +90,11 @@ class Helpers:
 class _Helper:
     """One process. It ends when its input is closed, so also when this process is killed."""
 
-    def __init__(self, replica: Replica, layout: Layout, weights_fd: int) -> None:
+    def __init__(self, replica: Replica, layout: TensorLayout, weights_fd: int) -> None:
         self._gradients = SharedTensors([(name, torch.float32, shape) for name, _, shape in layout])
         fds, model = (weights_fd, self._gradients.fd), replica.model
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = start_worker(_PROGRAM, *map(str, fds), fds=fds, OMP_NUM_THREADS="1")
         self._has_answered = False
-        home = str(Path(__file__).parents[3])
-        path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-        with suppress(OSError):  # it cannot be started
-            self._process = subprocess.Popen(
-                # -P: do not import modules from the working directory
-                [sys.executable, "-P", "-c", _PROGRAM, *map(str, fds)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                pass_fds=fds,
-                start_new_session=True,  # Ctrl-C reaches only the parent
-                env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-            )
         os.close(self._gradients.fd)
         shape = model.settings, model.src_vocab_size, model.tgt_vocab_size
         self._ask((layout, shape, replica.precision, replica.label_smoothing))
@@ -155,10 +141,8 @@ class _Helper:
     def end(self) -> None:
         """Kill the process, if it is not gone yet."""
         if self._process is not None:
-            process, self._process = self._process, None
-            process.kill()
-            with suppress(OSError), process:  # closing a pipe may fail to flush; nobody needs the content
-                pass
+            end_worker(self._process)
+            self._process = None
 
 
 def _tensors(batch: Batch) -> tuple[Tensor, ...]:
@@ -171,7 +155,7 @@ def _write(stream: IO[bytes] | None, content: object) -> None:
     stream.flush()
 
 
-def serve() -> None:
+def answer_requests() -> None:
     """The main loop of a helper: compute the gradients of one share after the other until the input ends."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     compute_on_one_thread()

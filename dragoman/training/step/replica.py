@@ -115,12 +115,12 @@ class Replica:
             self.sums[name] = gradient.float()
 
 
-Shape = tuple[ModelSettings, int, int]
+ModelShape = tuple[ModelSettings, int, int]
 """The settings of a model and the sizes of its vocabularies."""
 
 
 def build_replica(
-    shape: Shape, weights: Mapping[str, Tensor], precision: torch.dtype, label_smoothing: float
+    shape: ModelShape, weights: Mapping[str, Tensor], precision: torch.dtype, label_smoothing: float
 ) -> Replica:
     """A replica of a model that shares the memory of `weights`."""
     model, randomness = (

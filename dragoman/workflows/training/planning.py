@@ -26,6 +26,7 @@ from dragoman.signals import clean_up_when_terminated
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_aligned
 from dragoman.text.tokenization.tokenizer import vocabulary_notes
+from dragoman.training.decay import share_after_patience
 from dragoman.training.limits import TrainingPace, fit_validations, fitting_values, kept_bytes, validations_until
 from dragoman.training.run.log import RunLog, duration
 from dragoman.training.trainer import fit
@@ -34,7 +35,7 @@ from dragoman.workflows.training.settings import ResolvedRun, RunRequest, resolv
 from dragoman.workflows.training.training import make_session, prepare_pairs, validation_data
 
 _MOST_PAIRS, _FEWEST_PAIRS = 200_000, 1000  # to prepare of all corpora, and of each
-_STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0  # the first _WARM_STEPS are not timed
+_STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 10, 2.0  # the first _WARM_STEPS are not timed
 _SCORED_SENTENCES = 200
 _REPORT_SENTENCES = 120  # the report translates these again
 
@@ -213,7 +214,9 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
     }
     limits = {name: steps for name, steps in limits.items() if steps}
     most = min(limits.values(), default=math.inf)
-    usual = usual_epochs * measured.steps_per_epoch if train.patience else math.inf
+    usual = math.inf
+    if train.patience:
+        usual = usual_epochs * measured.steps_per_epoch / (1 - share_after_patience(train))
     ends_by = min(limits, key=lambda name: limits[name]) if most <= usual else "train.patience"
     steps = max(1, math.ceil(min(most, usual)))
     means = (train.average_last > 1) + (train.average_best > 1) + (train.ema_decay > 0)
@@ -247,6 +250,7 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
             progress.note(note)
     log = _Clock(sample.folder)
     session = make_session(replace(sample, config=_shorten(config)), data, start, log)
+    session.seconds_alone = 0.0
     progress.note(f"measuring up to {_STEPS} steps, a validation and the scoring")
     scoring_seconds = _scoring_seconds(config, session.model, data)  # before `fit`: this compiles the search
     fit(session)
@@ -298,7 +302,9 @@ def _shorten(config: Config) -> Config:
     """
     steps = _WARM_STEPS + _STEPS
     train = replace(config.train, max_steps=steps, max_epochs=0, max_minutes=_MOST_MINUTES, patience=0)
-    train = replace(train, schedule="constant", log_every_steps=1, checkpoint_every_steps=0, start_from="")
+    train = replace(
+        train, schedule="constant", decay_share=0.0, log_every_steps=1, checkpoint_every_steps=0, start_from=""
+    )
     validate = replace(config.validate, every_epochs=0, every_steps=2 * steps)
     inference = replace(config.inference, max_extra_tokens=1)
     corpora = tuple(replace(corpus, from_=0.0, until=1.0) for corpus in config.corpora)

@@ -155,14 +155,14 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
                 check_corpus(corpus, progress.note, checks_languages and not fine_tunes, counter)
         size = counter.size()
         _check_stages(requested, size)
-        recipe, names_preset = recipe_for(size, requested.tokenizer), "model.preset" in given.keys
+        recipe = recipe_for(size, requested.tokenizer)
         if fine_tunes:
             from dragoman.workflows.training.fine_tuning import settings_for
 
             recipe = settings_for(requested.train.start_from, size)
-        base = adapt_recipe(recipe, requested, names_preset)
+        base = adapt_recipe(recipe, requested, given.keys)
         endless = replace(requested, train=replace(requested.train, max_steps=0))
-        unfitted = adapt_recipe(recipe, endless, names_preset)
+        unfitted = adapt_recipe(recipe, endless, given.keys)
     else:
         size, base, unfitted = None, frozen, frozen
     loaded = given.over(base)
@@ -220,9 +220,9 @@ def _requested_config(given: GivenSettings, frozen: Config | None) -> Config:
 
 def check_early(given: GivenSettings, frozen: Config | None) -> None:
     """Raise ConfigError if the settings contradict the run, or every recipe, before the corpus is read."""
-    requested, names_preset = given.unchecked_over(Config()), "model.preset" in given.keys
+    requested = given.unchecked_over(Config())
     recipes = [] if frozen else every_recipe(requested.tokenizer)
-    bases = [frozen] if frozen else [adapt_recipe(each, requested, names_preset) for each in recipes]
+    bases = [frozen] if frozen else [adapt_recipe(each, requested, given.keys) for each in recipes]
     contradictions = []
     for base in bases:
         try:

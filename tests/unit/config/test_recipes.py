@@ -71,23 +71,23 @@ def asked(**train: Any) -> Config:
 
 def test_a_recipe_is_adapted_to_requested_settings() -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
-    assert adapt_recipe(recipe, Config(), names_preset=False) == recipe
-    assert adapt_recipe(recipe, asked(max_steps=50), names_preset=False).train.max_epochs == 0
+    assert adapt_recipe(recipe, Config(), ()) == recipe
+    assert recipe.train.decay_share > 0
+    assert adapt_recipe(recipe, asked(max_steps=50), ()).train.max_epochs == 0
     # The rate of noam is a factor: with the rate of another schedule, training would not progress.
-    assert adapt_recipe(recipe, asked(schedule="noam"), names_preset=False).train.learning_rate == 1.0
-    falling = adapt_recipe(recipe, asked(schedule="cosine", max_steps=400), names_preset=False)
+    assert adapt_recipe(recipe, asked(schedule="noam"), ()).train.learning_rate == 1.0
+    falling = adapt_recipe(recipe, asked(schedule="cosine", max_steps=400), {"train.schedule"})
+    assert falling.train.decay_share == 0, "the schedule falls to 0 itself"
     check_config(replace(falling, train=replace(falling.train, schedule="cosine", max_steps=400)))
     assert falling.train.warmup_steps == 62, "1,000 halved until it is a fifth at most"
-    assert adapt_recipe(recipe, asked(keep_checkpoints=3), names_preset=False).train.average_last == 3
+    assert adapt_recipe(recipe, asked(keep_checkpoints=3), ()).train.average_last == 3
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(5000, 1000), (4999, 500), (310, 62), (83, 15), (5, 1), (4, 0)])
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant", "linear", "noam"])
 def test_a_long_warmup_is_halved_and_the_peak_stays(steps: int, warmup: int, schedule: str) -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
-    long, short = (
-        adapt_recipe(recipe, asked(schedule=schedule, max_steps=each), False).train for each in (90_000, steps)
-    )
+    long, short = (adapt_recipe(recipe, asked(schedule=schedule, max_steps=each), ()).train for each in (90_000, steps))
     assert (long.warmup_steps, short.warmup_steps) == (1000, warmup)
     peaks = [
         learning_rate(max(1, each.warmup_steps), replace(each, schedule=schedule, max_steps=90_000), 128)
@@ -100,8 +100,8 @@ def test_a_model_of_another_size_gets_the_rate_of_that_size() -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
     for preset, rate in (("tiny", 0.004), ("small", 0.002), ("base", 0.0007), ("big", 0.0007), ("custom", 0.004)):
         wanted = Config(model=replace(PRESETS["tiny"], preset=preset))
-        assert adapt_recipe(recipe, wanted, names_preset=True).train.learning_rate == rate, preset
-        assert adapt_recipe(recipe, wanted, names_preset=False) == recipe
+        assert adapt_recipe(recipe, wanted, {"model.preset"}).train.learning_rate == rate, preset
+        assert adapt_recipe(recipe, wanted, ()) == recipe
 
 
 def test_fine_tuning_keeps_the_model_and_is_gentle_once() -> None:

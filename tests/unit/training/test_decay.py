@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import TrainSettings
-from dragoman.training.decay import decay_factor, forecast_end, progress_of, start_decay
+from dragoman.training.decay import decay_factor, forecast_end, progress_of, share_after_patience, start_decay
 from dragoman.training.run.run_folder import RunFolder, TrainState, ValidationRecord
 from dragoman.training.trainer import fit
 from tests.soak.runs import events_of, make_session, override_train, phrasebook_texts
@@ -66,23 +66,24 @@ def test_a_time_limit_is_met_when_the_machine_becomes_slower() -> None:
     assert rates[-1] < 0.1
 
 
-def test_lost_patience_starts_a_decay_of_the_same_share() -> None:
+def test_lost_patience_starts_a_decay_of_at_most_a_fifth() -> None:
     state, settings = TrainState(step=300), replace(SETTINGS, max_steps=0, patience=3)
     assert start_decay(state, settings, 0.0, has_lost_patience=True)
     assert state.decay is not None
     assert state.decay.by_patience
-    assert state.decay.end == 500
+    assert state.decay.end == 375
     forecast_end(state, 0.0)
-    assert state.decay.end == 500
+    assert state.decay.end == 375
+    assert share_after_patience(replace(settings, decay_share=0.1)) == 0.1
     again = TrainState.from_json(state.to_json())
     assert again == state
 
 
 def test_lost_patience_keeps_within_the_limit() -> None:
     state, settings = TrainState(step=300), replace(SETTINGS, max_steps=400, decay_share=0.4)
-    start_decay(state, settings, 0.75, has_lost_patience=True)
+    start_decay(state, settings, 300 / 350, has_lost_patience=True)
     assert state.decay is not None
-    assert state.decay.end == 400
+    assert state.decay.end == 350
 
 
 def test_a_run_without_a_better_score_ends_after_its_decay(tmp_path: Path) -> None:
@@ -94,6 +95,6 @@ def test_a_run_without_a_better_score_ends_after_its_decay(tmp_path: Path) -> No
     rates = [event["learning_rate"] for event in events_of(tmp_path, "train")]
     decay = session.state.decay
     assert decay is not None
-    assert session.state.step == decay.end == 2 * decay.start
+    assert session.state.step == decay.end == decay.start / 0.8
     assert rates[-1] < rates[decay.start] / 10
     assert RunFolder(tmp_path).damage(decay.start) is None

@@ -50,4 +50,6 @@ def test_the_nearest_limit_or_patience_ends_the_run() -> None:
     assert (found.ends_by, found.epochs) == ("train.patience", 10)
     assert found.hours_at_most * 3600 == pytest.approx(40 * 140 + 160)
     endless = replace(patience, train=replace(patience.train, max_epochs=0))
+    falling = replace(patience, train=replace(patience.train, decay_share=0.5))
+    assert forecast_of(falling, MEASURED, usual_epochs=10).epochs == 10 / 0.8  # a fifth of the run follows
     assert math.isinf(forecast_of(endless, MEASURED, usual_epochs=10).hours_at_most)
