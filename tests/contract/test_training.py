@@ -33,7 +33,7 @@ from dragoman.training.run.checkpoint import means_of, set_weights
 from dragoman.training.run.log import LogLines, RunLog
 from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.session import TrainingSession
-from dragoman.training.step import gradients
+from dragoman.training.step import replica
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.memory import MemoryPlan, plan_memory
 from dragoman.training.step.optimizer import build_optimizer
@@ -402,7 +402,7 @@ def test_a_step_that_runs_out_of_memory_is_computed_in_parts(
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=14, log_every_steps=1))
     whole = _session(corpus, tmp_path / "whole", config)
     fit(whole)
-    original, calls = gradients.losses, [0]
+    original, calls = replica.losses, [0]
 
     def limited(model: Transformer, batch: Batch, *rest: Any, **more: Any) -> tuple[torch.Tensor, torch.Tensor]:
         calls[0] += torch.is_grad_enabled()
@@ -410,7 +410,7 @@ def test_a_step_that_runs_out_of_memory_is_computed_in_parts(
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
         return original(model, batch, *rest, **more)
 
-    monkeypatch.setattr(gradients, "losses", limited)
+    monkeypatch.setattr(replica, "losses", limited)
     halved = _session(corpus, tmp_path / "halved", config)
     fit(halved)
     assert halved.state.micro_batch_splits > 1
@@ -434,7 +434,7 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
 
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=25, checkpoint_every_steps=5))
     session = _session(corpus, tmp_path / "run", config)
-    original, left = gradients.Gradients.compute, {3, *range(12, 17)}
+    original, left = Gradients.compute, {3, *range(12, 17)}
 
     def compute(self: Gradients, batches: object, seeds: tuple[int, int], *rest: int) -> torch.Tensor:
         total = original(self, batches, seeds, *rest)
@@ -447,7 +447,7 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
         return total * float("nan")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gradients.Gradients, "compute", compute)
+        patched.setattr(Gradients, "compute", compute)
         patched.setattr(loop, "plan_memory", plan)
         fit(session)
     assert len(plans) == 1

@@ -1,6 +1,7 @@
 """The decay at the end of a run: when it starts, its line, and where it ends."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_the_rate_falls_linearly_over_the_last_share_of_the_steps() -> None:
     found = factors(TrainState(), SETTINGS)
     assert found[:60] == [1.0] * 60
     assert found[60:] == pytest.approx([(40 - number) / 41 + 0.0 for number in range(40)], abs=1 / 41)
-    differences = [before - after for before, after in zip(found[60:], found[61:], strict=False)]
+    differences = [before - after for before, after in pairwise(found[60:])]
     assert differences == pytest.approx([1 / 41] * 39)
     assert found[-1] == pytest.approx(1 / 41)  # the last step still learns
 
@@ -62,7 +63,7 @@ def test_a_time_limit_is_met_when_the_machine_becomes_slower() -> None:
             forecast_end(state, progress)
     assert 460 < len(rates) < 470
     assert rates[:300] == [1.0] * 300
-    assert all(before >= after for before, after in zip(rates, rates[1:], strict=False))
+    assert all(before >= after for before, after in pairwise(rates))
     assert rates[-1] < 0.1
 
 
