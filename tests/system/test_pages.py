@@ -84,7 +84,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("section", ["tutorials", "guide", "how-to", "reference", "explanation"])
 def test_the_index_of_a_section_lists_every_page(section: str) -> None:
     index = (DOCS / section / "index.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^\|.*?\]\(([\w-]+\.md)\)", index, re.MULTILINE))
+    listed = set(re.findall(r"^[|-].*?\]\(([\w-]+\.md)\)", index, re.MULTILINE))
     assert listed == {path.name for path in (DOCS / section).glob("*.md")} - {"index.md"}
 
 
