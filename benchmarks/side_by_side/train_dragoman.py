@@ -6,11 +6,13 @@ token.
 
 import contextlib
 import hashlib
+import math
 import tempfile
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from recording import peak_bytes
 
 from dragoman.bundle import Card, Model, Weights
 from dragoman.config import Config, ModelSettings, TrainSettings, ValidateSettings
@@ -24,6 +26,7 @@ from dragoman.training.run.run_folder import RunFolder
 from dragoman.training.session import TrainingSession
 from dragoman.training.trainer import fit
 from side_by_side.corpus import Corpus
+from side_by_side.processes import children_peak_rss_mb
 from side_by_side.shapes import ADAM_BETAS, DROPOUT, LABEL_SMOOTHING, LEARNING_RATE, Size
 from side_by_side.timing import print_result, training_arguments, training_result
 
@@ -85,7 +88,9 @@ def main() -> None:
         train(model, store_of(corpus), settings, RunFolder(Path(folder)), clock)
     precision = resolve_precision(given.precision, torch.device("cpu"))
     result = training_result(clock.tokens, clock.steps, clock.seconds)
-    print_result(result, str(precision).removeprefix("torch."), ["dragoman", "torch"])
+    # Each thread but the first has a helper process. Memory that they share counts in each.
+    peak_mb = math.ceil(peak_bytes() / 2**20) + (given.threads - 1) * children_peak_rss_mb()
+    print_result(result, str(precision).removeprefix("torch."), ["dragoman", "torch"], peak_rss_mb=peak_mb)
 
 
 def model_settings(size: Size, attention_dropout: float, activation_dropout: float) -> ModelSettings:
@@ -122,6 +127,7 @@ def train(model: Transformer, store: PairStore, settings: TrainSettings, run: Ru
     session = TrainingSession(
         run, Model(Weights.of(model), tokenizers, config, Card()), store, store, validate=lambda _: {}, log=log
     )
+    session.seconds_alone = 0.0
     with contextlib.suppress(Enough):
         fit(session)
 

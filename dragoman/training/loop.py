@@ -40,7 +40,7 @@ _MEASURED_STEPS = 4
 _PACE_STEPS = 64  # steps in the median pace
 _TELLING_STEPS, _TELLING_SECONDS = 5, 10.0
 _HELPER_BYTES = 1 << 30
-"""Other processes help to compute if so much memory is free."""
+"""Other processes help to compute if this much memory is free for each of them."""
 
 
 class Diverged(Exception):
@@ -307,9 +307,10 @@ class Loop:
         if self.has_helpers or self.state.seconds - self.start_seconds < self.session.seconds_alone:
             return
         self.has_helpers = True
-        free = free_bytes(self.model.device)
-        if isinstance(self.gradients, Gradients) and free is not None and free > _HELPER_BYTES:
-            self.gradients.start_helpers()
+        if isinstance(self.gradients, Gradients):
+            free, helpers = free_bytes(self.model.device), self.gradients.threads - 1
+            if free is not None and free > helpers * _HELPER_BYTES:
+                self.gradients.start_helpers()
 
     def report(self, step: StepBatches) -> None:
         """Log the mean loss and the speed since the last line, unless all steps were skipped."""

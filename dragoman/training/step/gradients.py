@@ -12,6 +12,7 @@ Python's lock still lets two threads compute only 1.4 times as much as one. So i
 the shares of all threads but the first (`helpers`).
 """
 
+import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -104,7 +105,8 @@ class Gradients:
         Nothing waits for them: until a process is ready, and when it is gone, its thread computes the same gradients.
         """
         if self._may_have_helpers and self.helpers is None:
-            self.helpers = Helpers(self._replicas[0], self._copies, self.threads - 1)
+            with contextlib.suppress(OSError):  # the system refuses shared memory
+                self.helpers = Helpers(self._replicas[0], self._copies, self.threads - 1)
 
     def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int = 1) -> Tensor:
         """Compute the gradient of the mean loss of a step, and store it in `parameter.grad` of the model.
