@@ -66,7 +66,29 @@ PHRASES: dict[str, str] = {
     r"but for\b": "except for",
     r"(go|goes|going|went) on\b": "continue",
 }
-_RULES = [(re.compile(r"\b" + phrase.replace(" ", r"\s+"), re.I), advice) for phrase, advice in PHRASES.items()]
+# The same for pages alone: habits that make a page longer or harder to read.
+HABITS: dict[str, str] = {
+    r"this page is for\b": "the outcome in one sentence",
+    r"for you if\b": "the case itself",
+    r"(page|report|table|chapter|section|message|log|card|changelog|folder|line|note|warning|error) "
+    r"(names|tells|says|knows)\b": "lists, shows, contains",
+    r"(folder|page|table|report|archive) has\b": "contains",
+    r"models? (knows?|knew)\b": "has learned",
+    r"verbs?\b": "command",
+    r"(?<=,\s)and (it|they|this|these|that|those) (is|are|was|has|have|does|can|may|will)\b": "two sentences",
+    r"(simply|of course|just)\b": "leave it out",
+    r"in all(?=[.,;:])": "leave it out",
+    r"(licence|tokenise|learnt|spelt|optimise|colour|behaviour|normalise|recognise|centre|whilst|artefact)": (
+        "American spelling"
+    ),
+}
+
+
+def _compiled(phrases: dict[str, str]) -> list[tuple[re.Pattern[str], str]]:
+    return [(re.compile(r"\b" + each.replace(" ", r"\s+"), re.I), advice) for each, advice in phrases.items()]
+
+
+_RULES, _PAGE_RULES = _compiled(PHRASES), _compiled(HABITS)
 
 _WHOLE_TEXT = {".md", ".toml", ".js", ".html", ".css", ".yml", ".yaml", ".cff", ".cfg", ""}
 _PAGES_WITH_SENTENCES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "docs/*.md")
@@ -89,11 +111,16 @@ class Finding:
         return f'{self.path}:{self.line}: {self.rule}: "{self.phrase}": {self.advice}'
 
 
+def is_page(path: str) -> bool:
+    """Tell whether a file is a page of the documentation or of the project."""
+    return any(fnmatch.fnmatch(path, pattern) for pattern in _PAGES_WITH_SENTENCES)
+
+
 def check_words(path: str, text: str) -> list[Finding]:
-    """Return the ruled-out phrases in `text`, which contains prose only (see `prose_of`)."""
+    """Return the ruled-out phrases in `text`, which contains prose only (see `prose_of`), and on pages the habits."""
     found = [
         Finding(path, text.count("\n", 0, match.start()) + 1, "word", " ".join(match[0].split()), f"write: {advice}")
-        for pattern, advice in _RULES
+        for pattern, advice in _RULES + (_PAGE_RULES if is_page(path) else [])
         for match in pattern.finditer(text)
     ]
     return sorted(found, key=lambda finding: finding.line)
@@ -210,7 +237,7 @@ def check_files(paths: Iterable[str], allow: Sequence[dict[str, str]]) -> list[F
         text = (ROOT / path).read_text(encoding="utf-8")
         found = check_words(path, prose_of(path, text))
         findings += [one for one in found if (path, one.phrase.lower()) not in allowed]
-        if any(fnmatch.fnmatch(path, pattern) for pattern in _PAGES_WITH_SENTENCES):
+        if is_page(path):
             findings += check_sentences(path, text)
     return findings
 

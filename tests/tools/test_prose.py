@@ -23,6 +23,29 @@ def test_phrases_that_the_style_rules_out_are_found(text: str, phrase: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("This page is for you if you train", "This page is for"),
+        ("the page\nnames every flag", "page names"),
+        ("The folder has a card", "folder has"),
+        ("It is cut, and it is lost", "and it is"),
+        ("the behaviour of the model", "behaviour"),
+        ("Of course, texts stay", "Of course"),
+    ],
+)
+def test_habits_are_found_on_pages_alone(text: str, phrase: str) -> None:
+    assert phrase in [finding.phrase for finding in prose.check_words("docs/faq.md", text)]
+    assert prose.check_words("dragoman/files.py", text) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["one line has a tab", "the table named below", "adjust it", "The file is read, and its lines are counted."]
+)
+def test_plain_pages_are_left_alone(text: str) -> None:
+    assert prose.check_words("docs/faq.md", text) == []
+
+
+@pytest.mark.parametrize(
     "text",
     ["there were so many pairs that memory ran out", "the run has begun", "not so many", "a recommended amendment"],
 )
