@@ -1,6 +1,7 @@
-"""The data that every contender reads: Multi30k, German to English, as ids and pieces of one joint SentencePiece BPE.
+"""The data that every contender reads, as ids and pieces of one joint SentencePiece BPE: Multi30k, German to English.
 
-Without DRAGOMAN_DATA made-up sentences of about the same lengths stand in; the reports say so.
+Without DRAGOMAN_DATA made-up sentences of about the same lengths stand in; the reports say so. `quality_corpora`
+prepares other pairs of languages in the same way.
 
     FOLDER/spm.model                   pad 0, bos 1, eos 2, unk 3, as in Dragoman
     FOLDER/{train,val}.{de,en}         sentences
@@ -13,6 +14,7 @@ import json
 import os
 import random
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,13 @@ class Corpus:
     """A prepared folder."""
 
     folder: Path
+    src_lang: str = SRC_LANG
+    tgt_lang: str = TGT_LANG
+
+    @property
+    def langs(self) -> tuple[str, str]:
+        """Source and target language."""
+        return self.src_lang, self.tgt_lang
 
     @property
     def meta(self) -> dict[str, float | str]:
@@ -52,7 +61,7 @@ class Corpus:
         with np.load(self.folder / "ids.npz") as arrays:
             src, tgt = (
                 np.split(arrays[f"{part}_{lang}"], np.cumsum(arrays[f"{part}_{lang}_lengths"])[:-1])
-                for lang in (SRC_LANG, TGT_LANG)
+                for lang in self.langs
             )
         return [row.tolist() for row in src], [row.tolist() for row in tgt]
 
@@ -75,15 +84,24 @@ def prepare(folder: Path) -> Corpus:
             return corpus
         held = corpus.meta["source"]
         sys.exit(f"{folder} holds {held}, not {source}. Set DRAGOMAN_DATA as before, or use another --folder.")
+    parts = {
+        part: _multi30k(raw, part) if raw else _made_up(29_000 if part == "train" else 1014, seed=PARTS.index(part))
+        for part in PARTS
+    }
+    write_corpus(corpus, parts, source, VOCAB_SIZE)
+    return corpus
+
+
+def write_corpus(corpus: Corpus, parts: Mapping[str, Sequence[tuple[str, str]]], source: str, vocab_size: int) -> None:
+    """Write sentences, pieces and ids of the parts "train" and "val". `source` is the name of the data in reports."""
+    folder = corpus.folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "meta.json").unlink(missing_ok=True)
     for part in PARTS:
-        pairs = _multi30k(raw, part) if raw else _made_up(29_000 if part == "train" else 1014, seed=PARTS.index(part))
-        for side, lang in enumerate((SRC_LANG, TGT_LANG)):
-            write_lines(folder / f"{part}.{lang}", [pair[side] for pair in pairs])
-    meta = {"source": source} | _encode(folder)
+        for side, lang in enumerate(corpus.langs):
+            write_lines(folder / f"{part}.{lang}", [pair[side] for pair in parts[part]])
+    meta = {"source": source} | _encode(corpus, vocab_size)
     write_json(folder / "meta.json", meta)
-    return corpus
 
 
 def raw_folder() -> Path | None:
@@ -92,12 +110,14 @@ def raw_folder() -> Path | None:
     return folder if "DRAGOMAN_DATA" in os.environ and folder.is_dir() else None
 
 
-def train_sentencepiece(folder: Path, prefix: str, kind: str, vocab_size: int) -> Path:
+def train_sentencepiece(
+    folder: Path, prefix: str, kind: str, vocab_size: int, langs: tuple[str, str] = (SRC_LANG, TGT_LANG)
+) -> Path:
     """Train one joint model of `kind` (bpe, unigram) on the training text of a corpus folder, and return its file."""
     import sentencepiece
 
     sentencepiece.SentencePieceTrainer.train(
-        input=",".join(str(folder / f"train.{lang}") for lang in (SRC_LANG, TGT_LANG)),
+        input=",".join(str(folder / f"train.{lang}") for lang in langs),
         model_prefix=str(folder / prefix),
         model_type=kind,
         vocab_size=vocab_size,
@@ -116,19 +136,19 @@ def train_sentencepiece(folder: Path, prefix: str, kind: str, vocab_size: int) -
     return folder / f"{prefix}.model"
 
 
-def peer_batches(src: Rows, tgt: Rows) -> list[list[int]]:
-    """Indices in batches of similar length whose rows times the longest side are at most BATCH_TOKENS.
+def peer_batches(src: Rows, tgt: Rows, batch_tokens: int = BATCH_TOKENS, seed: int = 1) -> list[list[int]]:
+    """Indices in batches of similar length whose rows times the longest side are at most `batch_tokens`.
 
     They come in bit-reversed order (the middle one, the quarters, the eighths, ...) so that a run of a few seconds
     meets short, middling and long sentences alike.
     """
-    shuffled = np.random.default_rng(1).permutation(len(src)).tolist()
+    shuffled = np.random.default_rng(seed).permutation(len(src)).tolist()
     batches: list[list[int]] = []
     batch: list[int] = []
     longest = 0
     for index in sorted(shuffled, key=lambda i: (len(tgt[i]), len(src[i]))):
         length = max(len(src[index]), len(tgt[index])) + 1
-        if batch and max(longest, length) * (len(batch) + 1) > BATCH_TOKENS:
+        if batch and max(longest, length) * (len(batch) + 1) > batch_tokens:
             batches.append(batch)
             batch, longest = [], 0
         batch.append(index)
@@ -165,18 +185,19 @@ def _made_up(num_pairs: int, seed: int) -> list[tuple[str, str]]:
     return pairs
 
 
-def _encode(folder: Path) -> dict[str, float]:
+def _encode(corpus: Corpus, vocab_size: int) -> dict[str, float]:
     """Write vocabulary, pieces and ids, and return the counts."""
     import sentencepiece
 
-    model = train_sentencepiece(folder, "spm", "bpe", VOCAB_SIZE)
+    folder = corpus.folder
+    model = train_sentencepiece(folder, "spm", "bpe", vocab_size, corpus.langs)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     names = [processor.id_to_piece(index) for index in range(len(processor))]
     write_lines(folder / "pieces.txt", names)
     arrays: dict[str, np.ndarray] = {}
     meta: dict[str, float] = {"vocab_size": len(names)}
     for part in PARTS:
-        for lang in (SRC_LANG, TGT_LANG):
+        for lang in corpus.langs:
             rows = processor.encode(read_lines(folder / f"{part}.{lang}"))
             write_lines(folder / f"{part}.pieces.{lang}", [" ".join(names[i] for i in row) for row in rows])
             arrays[f"{part}_{lang}"] = np.concatenate([np.asarray(row, np.int32) for row in rows])
@@ -184,7 +205,7 @@ def _encode(folder: Path) -> dict[str, float]:
             meta[f"{part}_pairs"] = len(rows)
             meta[f"{part}_{lang}_tokens"] = round(float(np.mean([len(row) + 1 for row in rows])), 3)
     np.savez(folder / "ids.npz", **arrays)
-    src, tgt = Corpus(folder).ids("train")
+    src, tgt = corpus.ids("train")
     batches = peer_batches(src, tgt)
     meta["peer_tokens_per_step"] = round(sum(len(row) + 1 for row in tgt) / len(batches), 1)
     return meta

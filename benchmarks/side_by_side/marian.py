@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 MARIAN_EOS_ID, MARIAN_UNK_ID = 0, 1
 
 
-def marian_config(vocab_size: int, size: Size, activation: str) -> "MarianConfig":
+def marian_config(
+    vocab_size: int, size: Size, activation: str, dropout: float = DROPOUT, inner_dropout: float = DROPOUT
+) -> "MarianConfig":
     """A post-norm model with tied embeddings. `vocab_size` counts padding; the OPUS-MT models have swish."""
     from transformers import MarianConfig
 
@@ -28,9 +30,9 @@ def marian_config(vocab_size: int, size: Size, activation: str) -> "MarianConfig
         decoder_attention_heads=size.num_heads,
         encoder_ffn_dim=size.d_ff,
         decoder_ffn_dim=size.d_ff,
-        dropout=DROPOUT,
-        attention_dropout=DROPOUT,
-        activation_dropout=DROPOUT,
+        dropout=dropout,
+        attention_dropout=inner_dropout,
+        activation_dropout=inner_dropout,
         activation_function=activation,
         max_position_embeddings=512,
         scale_embedding=True,

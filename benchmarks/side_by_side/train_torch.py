@@ -16,7 +16,7 @@ LONGEST = 512
 class Model(nn.Module):
     """Embeddings, sinusoids, nn.Transformer and a tied projection."""
 
-    def __init__(self, vocab_size: int, size: Size) -> None:
+    def __init__(self, vocab_size: int, size: Size, dropout: float = DROPOUT, norm_first: bool = True) -> None:
         super().__init__()
         self.scale = math.sqrt(size.d_model)
         self.embedding = nn.Embedding(vocab_size, size.d_model, padding_idx=PAD_ID)
@@ -25,16 +25,16 @@ class Model(nn.Module):
             torch.arange(0, size.d_model, 2) * (-math.log(10_000) / size.d_model)
         )
         self.register_buffer("positions", torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1))
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = nn.Dropout(dropout)
         self.transformer = nn.Transformer(
             size.d_model,
             size.num_heads,
             size.layers,
             size.layers,
             size.d_ff,
-            DROPOUT,
+            dropout,
             batch_first=True,
-            norm_first=True,
+            norm_first=norm_first,
         )
         self.projection = nn.Linear(size.d_model, vocab_size, bias=False)
         self.projection.weight = self.embedding.weight

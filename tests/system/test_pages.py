@@ -43,6 +43,7 @@ OTHER_PROGRAMS = {
     "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--max-restarts",
     "--no-deps", "--require-hashes",
     "--publish", "--volume", "--tag", "--index-url", "--model", "--help-all", "--infilter", "--convert-to",
+    "--seeds", "--try", "--corpus", "--contenders",
 }  # fmt: skip
 """Flags on the pages that belong to benchmarks, tools, torchrun, pip and Docker."""
 

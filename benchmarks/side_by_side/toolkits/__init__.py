@@ -42,8 +42,13 @@ def toolkit_of(given: argparse.Namespace, purpose: str) -> Toolkit:
 
 def print_toolkit_result(toolkit: Toolkit, result: dict[str, Any], **more: Any) -> None:
     """Print the result of an adapter, with peak memory of its largest program and versions of its environment."""
+    memory = {"peak_rss_mb": children_peak_rss_mb(), "versions": versions_of(toolkit)}
+    print(MARK + json.dumps(result | {"precision": "float32"} | memory | more), flush=True)
+
+
+def versions_of(toolkit: Toolkit) -> dict[str, str]:
+    """Return the versions of the toolkit and of its torch."""
     ask = "import importlib.metadata as m, sys; print(*map(m.version, sys.argv[1:]))"
     packages = [toolkit.package, "torch"]
     versions = subprocess.check_output([toolkit.program("python"), "-c", ask, *packages], text=True).split()
-    memory = {"peak_rss_mb": children_peak_rss_mb(), "versions": dict(zip(packages, versions, strict=True))}
-    print(MARK + json.dumps(result | {"precision": "float32"} | memory | more), flush=True)
+    return dict(zip(packages, versions, strict=True))

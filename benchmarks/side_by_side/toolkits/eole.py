@@ -12,6 +12,7 @@ class Eole(OpenNMTStyle):
     """Eole's `train` and `predict`."""
 
     package: ClassVar[str] = "eole"
+    checkpoint_files: ClassVar[str] = "model/step_*/model.00.safetensors"
 
     def train_command(self, log_every_steps: int, updates: int) -> list[str]:
         training = [
@@ -32,19 +33,20 @@ class Eole(OpenNMTStyle):
         ]
         tables = {"training": training, "model": model}
         text = "".join(f"{name}:\n" + "".join(f"    {line}\n" for line in lines) for name, lines in tables.items())
-        config = self.write("train.yaml", self.data_settings(log_every_steps) + text)
+        config = self.write("train.yaml", self.overridden(self.data_settings(log_every_steps) + text))
         return [self.program("eole"), "train", "-config", config]
 
     def translate_command(self, search: Search) -> list[str]:
+        model = search.model.parent if search.model else self.work / "model"
         config = f"""
-model_path: ["{self.work}/model"]
+model_path: ["{model}"]
 src: "{search.src}"
 output: "{search.output}"
 batch_size: {search.batch}
 batch_type: sents
 beam_size: {search.beam}
 min_length: {search.forced}
-max_length: {search.forced}
+max_length: {search.longest}
 max_length_ratio: 0
 compute_dtype: fp32
 world_size: 1

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from side_by_side.corpus import SRC_LANG, TGT_LANG
 from side_by_side.shapes import ADAM_BETAS, BATCH_TOKENS, DROPOUT, LABEL_SMOOTHING, LEARNING_RATE
 from side_by_side.toolkits.toolkit import NEVER, Search, Toolkit
 
@@ -15,6 +14,7 @@ class JoeyNMT(Toolkit):
     """Configured by one YAML file for training and translation."""
 
     package: ClassVar[str] = "joeynmt"
+    checkpoint_files: ClassVar[str] = "model/*.ckpt"
     speed_line: ClassVar[re.Pattern[str]] = re.compile(r"Tokens per Sec:\s*(?P<speed>[\d.]+)")
 
     def train_command(self, log_every_steps: int, updates: int) -> list[str]:
@@ -26,8 +26,10 @@ class JoeyNMT(Toolkit):
     def translate_command(self, search: Search) -> list[str]:
         testing = (
             f"{{n_best: 1, beam_size: {search.beam}, beam_alpha: 1.0, batch_size: {search.batch}, "
-            f"batch_type: sentence, min_output_length: {search.forced}, max_output_length: {search.forced}, "
-            "eval_metrics: [bleu]}"
+            f"batch_type: sentence, min_output_length: {max(search.forced, 1)}, "
+            f"max_output_length: {search.longest}, "
+            + (f'load_model: "{search.model}", ' if search.model else "")
+            + "eval_metrics: [bleu]}"
         )
         test = str(search.src.with_suffix(""))
         dev = str(self.first_lines("dev", 8).with_suffix(""))  # it is translated too, before the test set
@@ -61,7 +63,7 @@ class JoeyNMT(Toolkit):
         layer_norm: pre
         activation: relu
 """
-        return f"""
+        config = f"""
 name: benchmark
 joeynmt_version: "2.3.0"
 model_dir: "{self.work}/model"
@@ -73,10 +75,9 @@ data:
     dev: "{dev}"
     test: "{test}"
     dataset_type: plain
-    src: {{lang: {SRC_LANG}, {side}}}
-    trg: {{lang: {TGT_LANG}, {side}}}
+    src: {{lang: {self.corpus.src_lang}, {side}}}
+    trg: {{lang: {self.corpus.tgt_lang}, {side}}}
     special_symbols: {specials}
-testing: {testing}
 training:
     optimizer: adamw
     normalization: tokens
@@ -111,3 +112,4 @@ model:
     encoder: {stack}
     decoder: {stack}
 """
+        return self.overridden(config) + f"testing: {testing}\n"

@@ -77,6 +77,7 @@ class OpenNMT(OpenNMTStyle):
     """OpenNMT-py 3."""
 
     package: ClassVar[str] = "OpenNMT-py"
+    checkpoint_files: ClassVar[str] = "model_step_*.pt"
 
     def train_command(self, log_every_steps: int, updates: int) -> list[str]:
         settings = [
@@ -97,19 +98,20 @@ class OpenNMT(OpenNMTStyle):
             "share_decoder_embeddings: true",
             "share_embeddings: true",
         ]
-        config = self.write("train.yaml", self.data_settings(log_every_steps) + "\n".join(settings) + "\n")
+        text = self.data_settings(log_every_steps) + "\n".join(settings) + "\n"
+        config = self.write("train.yaml", self.overridden(text))
         return [self.program("onmt_train"), "-config", config]
 
     def translate_command(self, search: Search) -> list[str]:
         options = {
-            "-model": sorted(self.work.glob("model_step_*.pt"))[-1],
+            "-model": search.model or sorted(self.work.glob("model_step_*.pt"))[-1],
             "-src": search.src,
             "-output": search.output,
             "-batch_size": search.batch,
             "-batch_type": "sents",
             "-beam_size": search.beam,
             "-min_length": search.forced,
-            "-max_length": search.forced,
+            "-max_length": search.longest,
             "-max_length_ratio": 0,
             "-gpu": -1,
         }

@@ -6,7 +6,6 @@ import subprocess
 from dataclasses import dataclass
 from typing import ClassVar
 
-from side_by_side.corpus import TGT_LANG
 from side_by_side.shapes import BATCH_TOKENS, DROPOUT, LABEL_SMOOTHING, LEARNING_RATE
 from side_by_side.toolkits.toolkit import Search, Toolkit
 
@@ -71,7 +70,7 @@ class Sockeye(Toolkit):
 
     def tokens_per_unit(self) -> float:
         """Return the mean target length: the log has sentences per second."""
-        return float(self.corpus.meta[f"train_{TGT_LANG}_tokens"])
+        return float(self.corpus.meta[f"train_{self.corpus.tgt_lang}_tokens"])
 
     def _prepared(self) -> str:
         folder = self.work.parent / "sockeye-data"
