@@ -41,7 +41,7 @@ from dragoman.training.trainer import choose_mean, fit
 
 MAX_TOKENS = 128
 # These settings learn most in an hour: many small steps, little dropout, and sublayers that start small beside their
-# residuals, because post-norm is slow to learn where to attend (see docs/log.md).
+# residuals, because post-norm is slow to learn where to attend (see docs/log/2026.md).
 DROPOUT = 0.1
 BRANCH_SCALE = 0.2
 RECIPES = {

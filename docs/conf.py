@@ -4,8 +4,11 @@ The source folder is the repository, so that pages below docs/ link to CHANGELOG
 code host.
 """
 
+import re
 import sys
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 from dragoman.version import __version__
 
@@ -38,6 +41,7 @@ exclude_patterns = [
     "benchmarks/results/*.card.md",
     "docs/_*",
     "docs/README.md",
+    "docs/log/*",  # only on the code host
     "docs/images/README.md",
     # Pages with cells are shown as their notebooks, which have the results.
     *(f"docs/{path.parent.name}/{path.stem}.md" for path in _DOCS.glob("*/*.ipynb")),
@@ -70,3 +74,13 @@ html_extra_path = ["_extra"]
 templates_path = [str(_DOCS / "_templates")]  # autosummary looks from the source folder
 html_copy_source = False
 html_show_sourcelink = False
+
+
+def _link_to_log_as_file(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Let links to the log, which is no page of the site, lead to a copy of its file."""
+    source[0] = re.sub(r"\]\((?=[\w./]*\blog/\d{4}\.md)", "](path:", source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _link_to_log_as_file)

@@ -72,11 +72,11 @@ HABITS: dict[str, str] = {
     r"for you if\b": "the case itself",
     r"(page|report|table|chapter|section|message|log|card|changelog|folder|line|note|warning|error) "
     r"(names|tells|says|knows)\b": "lists, shows, contains",
-    r"(folder|page|table|report|archive) has\b": "contains",
+    r"(folder|report|archive) has\b": "contains",
     r"models? (knows?|knew)\b": "has learned",
     r"verbs?\b": "command",
     r"(?<=,\s)and (it|they|this|these|that|those) (is|are|was|has|have|does|can|may|will)\b": "two sentences",
-    r"(simply|of course|just)\b": "leave it out",
+    r"(simply|of course)\b": "leave it out",
     r"in all(?=[.,;:])": "leave it out",
     r"(licence|tokenise|learnt|spelt|optimise|colour|behaviour|normalise|recognise|centre|whilst|artefact)": (
         "American spelling"
@@ -112,8 +112,8 @@ class Finding:
 
 
 def is_page(path: str) -> bool:
-    """Tell whether a file is a page of the documentation or of the project."""
-    return any(fnmatch.fnmatch(path, pattern) for pattern in _PAGES_WITH_SENTENCES)
+    """Tell whether a file is a page of the documentation or of the project. The log is not."""
+    return not path.startswith("docs/log/") and any(fnmatch.fnmatch(path, pattern) for pattern in _PAGES_WITH_SENTENCES)
 
 
 def check_words(path: str, text: str) -> list[Finding]:

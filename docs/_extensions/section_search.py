@@ -21,7 +21,6 @@ _WEIGHTS = {
     "docs/tutorials": 1.1,
     "docs/reference/api": 0.8,
     "docs/reference": 1.1,
-    "docs/log": 0.4,
     "docs": 0.9,
     "": 0.4,  # changelog, results, architecture
 }

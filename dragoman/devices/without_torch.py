@@ -4,7 +4,7 @@ CPUs are known without torch if they have machine code. Numbers that only torch 
 Before that, they are predicted.
 
 Batches of a search run side by side, each in a Python thread on one torch thread, because torch releases Python's lock
-while it computes. Two batches on two cores were 1.6 times as fast as one after the other (docs/log.md). Two torch
+while it computes. Two batches on two cores were 1.6 times as fast as one after the other (docs/log/2026.md). Two torch
 threads inside every operation gain less, because the operations are small, and nothing if another process needs a core.
 """
 

@@ -2,7 +2,7 @@
 
 - `multiply` computes one tile of a matrix product, in float32, int16 or int8. It is most of the search's time. The tile
   stays in registers and reaches the rate of oneDNN's large products without the 35 us that a call of oneDNN costs
-  (200 billion int8 and 52 billion float32 multiply-adds per second on one core, docs/log.md).
+  (200 billion int8 and 52 billion float32 multiply-adds per second on one core, docs/log/2026.md).
 - `dot` and `weighted_sum` are the two products of attention, 16 (HEAD_WIDTH_MULTIPLE) numbers at a time.
 - `keep` copies keys and values into the cache, and `fetch_ahead` prefetches them.
 

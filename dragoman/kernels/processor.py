@@ -1,7 +1,7 @@
 """Instruction sets and register sizes of the processor, and those that machine code is compiled for. Needs no numba.
 
 A tile is the block of a matrix product's result that is summed entirely in registers. Tiles of 4 x 64, 5 x 64, 6 x 64
-and 8 x 48 are equally fast with AVX-512 (docs/log.md).
+and 8 x 48 are equally fast with AVX-512 (docs/log/2026.md).
 
 Names are LLVM's, such as avx512vnni. On Linux they are read from /proc/cpuinfo, elsewhere numba tells them.
 """

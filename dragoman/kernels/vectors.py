@@ -166,7 +166,7 @@ def maximum(builder: Any, one: Any, other: Any) -> Any:
     """The larger of two float32. If one is NaN, the result is the other.
 
     LLVM vectorizes a loop with this operation, but not one with Python's `max` or `if x > m` (6 against 51 ns for 128
-    numbers, docs/log.md).
+    numbers, docs/log/2026.md).
     """
     return llvm.call(builder, "maxnum", one, other, fastmath=("nnan", "nsz", "reassoc"))
 

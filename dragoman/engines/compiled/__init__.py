@@ -19,7 +19,7 @@ other files call the compiled functions, and import neither numba nor these thre
 
 Why it is worth it: the tensor decoder makes a hundred calls to torch per step. It writes the logits of the whole
 vocabulary to memory only to read them again. Gains over full passes, tiny model, beam 5 (docs/explanation/internals.md;
-docs/log.md, 2026-11-21, has the gain of each part):
+docs/log/2026.md, 2026-11-21, has the gain of each part):
 
 | | float32 | int16 | int8 |
 |---|---:|---:|---:|

@@ -3,7 +3,7 @@
 The logits of the whole vocabulary are never stored. One pass computes them 64 (VOCABULARY_BAND) at a time and keeps,
 for each row, the normalizer and the largest logit of each band. The bands that can contain one of the best
 continuations are then computed again, the same to the last bit. Compiling everything, with tiled products and this
-reduction, took a step from 65 to 41 us per hypothesis (docs/log.md, 2026-11-21).
+reduction, took a step from 65 to 41 us per hypothesis (docs/log/2026.md, 2026-11-21).
 
 Logits are in base 2. Log-probabilities are natural logarithms.
 """

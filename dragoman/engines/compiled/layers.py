@@ -4,7 +4,7 @@ Functions work on the rows of `RowBuffers`, one for each source token (encoder) 
 reads `rows.inputs` (quantized in int8 and int16), writes `rows.outputs`, and the residual sum is in `rows.states`. The
 results of a row do not depend on the other rows of the pass, to the last bit.
 
-Tricks that are worth their ugliness (measured in docs/log.md, 2026-11-21):
+Tricks that are worth their ugliness (measured in docs/log/2026.md, 2026-11-21):
 
 - Scales and biases are applied inside the tile of a product: the vocabulary product takes 12.1 instead of 16.0 us.
 - Softmax works on whole blocks of 16 scores, the last one padded.

@@ -36,13 +36,13 @@ from dragoman.model.transformer import Transformer
 ProductFunction = Callable[[Tensor], Tensor]
 """Function from (rows, in) to (rows, out). The output is float32, or bfloat16 for products in bfloat16."""
 
-# With fewer weights, packing gains less than oneDNN's call costs (docs/log.md).
+# With fewer weights, packing gains less than oneDNN's call costs (docs/log/2026.md).
 _MIN_WEIGHTS_TO_PACK = 2**17
 # int8 halves the time of large products. In smaller ones quantizing the rows costs more than it saves.
 _MIN_WEIGHTS_FOR_INT8 = 2**17
 # A bfloat16 call costs 10 us more than a float32 call. With small weights it is faster from about this many rows. In
 # the tiny model, one sentence takes 1.2 to 1.4 times as long in pure bfloat16, and 100 sentences up to 1.3 times as
-# long in pure float32 (docs/log.md).
+# long in pure float32 (docs/log/2026.md).
 _MIN_ROWS_FOR_BFLOAT16 = 24
 # Number of rows that oneDNN chooses the layout of packed weights for.
 _TYPICAL_ROWS = 64
