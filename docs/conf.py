@@ -57,7 +57,9 @@ myst_heading_anchors = 4
 
 html_theme = "pydata_sphinx_theme"
 html_title = "Dragoman"
+html_favicon = "_static/logo.svg"
 html_theme_options = {
+    "logo": {"text": f"Dragoman {version}", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
     "footer_start": ["copyright"],
     "footer_end": [],
     "header_links_before_dropdown": 8,

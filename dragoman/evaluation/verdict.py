@@ -183,7 +183,7 @@ def _advice(outcome: Outcome) -> str:
     if outcome.limit and outcome.is_improving:
         return f"It was still improving: {raising}."
     if outcome.limit and outcome.is_improving is None:
-        return f"Fewer than three validations do not show whether it was still improving: {raising}."
+        return f"Too few validations show whether it was still improving: {raising}."
     if outcome.sentences < FEW_SENTENCES:
         return f"Name a test of {FEW_SENTENCES} sentences or more (`--data.test FILE`)."
     if outcome.bleu >= _GOOD_BLEU:

@@ -48,7 +48,7 @@ SIZES = {
     "model": (590, 7),
     "serving": (2819, 26),
     "text": (6538, 51),
-    "training": (3063, 24),
+    "training": (3070, 24),
     "visualization": (2440, 21),
     "workflows": (2946, 28),
 }

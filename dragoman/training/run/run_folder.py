@@ -117,6 +117,12 @@ class TrainState:
         return max(self.validations, key=lambda record: (record.score, -record.step), default=None)
 
     @property
+    def steady_scores(self) -> list[float]:
+        """The validation scores before the decay. In the decay, scores rise even if a longer run would not help."""
+        end = self.step if self.decay is None else self.decay.start
+        return [record.score for record in self.validations if record.step <= end]
+
+    @property
     def validations_since_best(self) -> int:
         """The number of validations since the best score. Before the last stage of several corpora it is 0."""
         best = self.best

@@ -89,7 +89,7 @@ def _outcome(
         held_out=(run.corpora.dev if test.part == "validation" else run.corpora.test) is None,
         train_pairs=len(session.train),
         limit=limit,
-        is_improving=is_improving([record.score for record in state.validations]),
+        is_improving=is_improving(state.steady_scores),
         within_warmup=state.step <= warmup,
         gap=_loss_gap(run.folder),
         weakest=weakest_group(sources, references, outputs),

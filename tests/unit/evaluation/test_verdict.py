@@ -60,7 +60,7 @@ CASES = {
     ),
     "too few validations": (
         replace(LIMITED, is_improving=None),
-        ["Fewer than three validations do not show whether it was still improving: raise `train.max_minutes` and"],
+        ["Too few validations show whether it was still improving: raise `train.max_minutes` and"],
     ),
     "worse after fine-tuning": (
         replace(LIMITED, is_improving=True, start_bleu=39.2),

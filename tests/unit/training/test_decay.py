@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import TrainSettings
+from dragoman.evaluation.verdict import is_improving
 from dragoman.training.decay import decay_factor, forecast_end, progress_of, share_after_patience, start_decay
-from dragoman.training.run.run_folder import RunFolder, TrainState, ValidationRecord
+from dragoman.training.run.run_folder import Decay, RunFolder, TrainState, ValidationRecord
 from dragoman.training.trainer import fit
 from tests.soak.runs import events_of, make_session, override_train, phrasebook_texts
 
@@ -78,6 +79,17 @@ def test_lost_patience_starts_a_decay_of_at_most_a_fifth() -> None:
     assert share_after_patience(replace(settings, decay_share=0.1)) == 0.1
     again = TrainState.from_json(state.to_json())
     assert again == state
+
+
+def test_scores_that_rise_in_the_decay_do_not_count_as_improvement() -> None:
+    scores = [20.0, 25.0, 25.0, 25.0, 27.0, 28.0]
+    validations = [ValidationRecord(100 * number, score) for number, score in enumerate(scores, 1)]
+    state = TrainState(step=600, validations=validations)
+    assert state.steady_scores == scores
+    assert is_improving(state.steady_scores)
+    state.decay = Decay(400, 600, 1.0, 0.1, 600)
+    assert state.steady_scores == scores[:4]
+    assert not is_improving(state.steady_scores)
 
 
 def test_lost_patience_keeps_within_the_limit() -> None:

@@ -135,7 +135,7 @@ def test_two_validations_do_not_show_whether_a_run_was_still_improving(
     gentle = ["--train.learning-rate", "1e-9", "--validate.every-steps", "1", "--data.check-languages", "false"]
     assert tune_demo(tmp_path, gentle, spoil=True) == 0
     said = capsys.readouterr().out
-    assert "Fewer than three validations do not show whether it was still improving: raise `train.max_steps`" in said
+    assert "Too few validations show whether it was still improving: raise `train.max_steps`" in said
 
 
 @pytest.mark.parametrize(
