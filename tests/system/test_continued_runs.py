@@ -129,15 +129,16 @@ def test_a_longer_limit_fits_the_warmup_and_the_validations_again(
     capsys.readouterr()
     assert train(corpus, LONG) == 0
     said = capsys.readouterr().err
-    longer = "`train.max_steps` = 60: the warm-up is 7 steps instead of 1 from step 13 on"
+    longer = "`train.max_steps` = 60: the warm-up is 7 steps instead of 1 from step 7 on"
+    assert "goes back to step 6, before the learning rate fell" in said
     assert said.count(f"{longer} (`train.warmup_steps`).") == 1
     assert fitted(run) == (7, 0, 12)
     before = {"train.warmup_steps": 1, "validate.every_epochs": 0, "validate.every_steps": 10}
     now = {"train.warmup_steps": 7, "validate.every_epochs": 0, "validate.every_steps": 12}
-    assert events(run, "settings") == [{"event": "settings", "step": 13, "before": before, "now": now}]
+    assert events(run, "settings") == [{"event": "settings", "step": 7, "before": before, "now": now}]
     newest = max((run / "checkpoints").iterdir())
-    assert json.loads((newest / "state.json").read_text())["refits"] == [{"step": 13, **before}]
-    assert [event["step"] for event in events(run, "validation")] == [10, 12, 24, 36, 48, 60]
+    assert json.loads((newest / "state.json").read_text())["refits"] == [{"step": 7, **before}]
+    assert [event["step"] for event in events(run, "validation")] == [12, 24, 36, 48, 60]
     assert train(corpus, SHORT | {"--train.max-steps": "0", "--train.max-epochs": "1"}) == 0
     assert fitted(run) == (7, 0, 12), "a lower limit changes nothing"
 

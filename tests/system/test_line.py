@@ -129,7 +129,8 @@ def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str
     pairs = load_phrasebook().generate(seed=3, count=400)
     write_tsv(tmp_path / "corpus.en-de.tsv", pairs)
     command = [
-        "train", "--data", tmp_path / "corpus.en-de.tsv", "--out", tmp_path / "run", *SMALL, "--train.max-steps", "40",
+        "train", "--data", tmp_path / "corpus.en-de.tsv", "--out", tmp_path / "run", *SMALL, "--train.max-steps", "60",
+        "--train.learning-rate", "0.01",
         "--tokenizer.vocab-size", "400", "--train.log-every-steps", "5", "--validate.every-epochs", "50",
         "--inference.max-extra-tokens", "3",
     ]  # fmt: skip
@@ -147,10 +148,10 @@ def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
     done = dragoman(*command)
     assert "Continuing after step" in done.stderr
-    assert "train.max_steps = 40 reached" in done.stderr
+    assert "train.max_steps = 60 reached" in done.stderr
     steps = [event["step"] for event in events(tmp_path / "run")]
     assert steps == sorted(steps)
-    assert steps[-1] == 40
+    assert steps[-1] == 60
     assert_scores_of_training_are_those_of_the_model(tmp_path / "run")
 
 

@@ -72,7 +72,8 @@ CELLS = {
         import pathlib, shutil
         shutil.copytree("run", "early")
         for part in ("best", "averaged"):
-            pathlib.Path("early", part).rename(f"without {part}")
+            if (folder := pathlib.Path("early", part)).exists():
+                folder.rename(f"without {part}")
         dragoman.Run("early")""",
     "heads": 'dragoman.visualization.plot_heads(translator, "Where is the station?", layer=1, kind="cross")',
     "loop": """
