@@ -15,10 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from subprocess import Popen
+from typing import Any, NoReturn
 
 EXIT_CODE = 130
 # Cleaning up takes some milliseconds. An earlier second Ctrl-C is ignored, a later one means that the cleanup hangs.
@@ -204,31 +201,34 @@ def hold_reloads() -> Iterator[list[int]]:
         signal.signal(signal.SIGHUP, before)
 
 
-def start_worker(program: str, *arguments: str, fds: Sequence[int] = (), **environment: str) -> "Popen[bytes] | None":
-    """Start Python with a program that answers requests on its input until the input ends, or return None.
+class WorkerProcess:
+    """A process of Python with a program that answers requests on its input until the input ends.
 
-    Ctrl-C does not reach the process. It inherits the file descriptors `fds`.
+    Ctrl-C does not reach the process. It inherits the file descriptors `fds`. `process` is None if it could not be
+    started, and after `end`.
     """
-    from subprocess import DEVNULL, PIPE, Popen  # most commands need no other process
 
-    home = str(Path(__file__).parents[1])
-    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-    try:
-        return Popen(
-            [sys.executable, "-P", "-c", program, *arguments],  # -P: no modules from the working directory
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            pass_fds=fds,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": path, **environment},
-        )
-    except OSError:
-        return None
+    def __init__(self, program: str, *arguments: str, fds: Sequence[int] = (), **environment: str) -> None:
+        from subprocess import DEVNULL, PIPE, Popen  # most commands need no other process
 
+        home = str(Path(__file__).parents[1])
+        path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+        self.process: Popen[bytes] | None = None
+        with suppress(OSError):
+            self.process = Popen(
+                [sys.executable, "-P", "-c", program, *arguments],  # -P: no modules from the working directory
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                pass_fds=fds,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": path, **environment},
+            )
 
-def end_worker(process: "Popen[bytes]") -> None:
-    """Kill a process of `start_worker`."""
-    process.kill()
-    with suppress(OSError), process:  # closing a pipe may fail to flush; nobody needs the content
-        pass
+    def end(self) -> None:
+        """Kill the process, if it is not gone yet."""
+        if self.process is not None:
+            process, self.process = self.process, None
+            process.kill()
+            with suppress(OSError), process:  # closing a pipe may fail to flush; nobody needs the content
+                pass

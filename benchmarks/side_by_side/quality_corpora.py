@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from quality import english_telugu, multi30k, tatoeba
+from quality import Pairs, Parts, english_telugu, multi30k, tatoeba
 
 from side_by_side.corpus import Corpus, write_corpus
 
 VOCAB_SIZE = 8_000
 TATOEBA_PAIRS = 20_000
-
-Pairs = list[tuple[str, str]]
-Parts = dict[str, Pairs]
 
 
 @dataclass(frozen=True, slots=True)

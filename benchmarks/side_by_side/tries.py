@@ -74,6 +74,7 @@ _OPENNMT_TUNED = (
     Try("dropout 0.3, warm-up 1,000", SMALL_DATA, _opennmt_style(2.0, 1000, 0.3, 4096)),
     Try("dropout 0.3, warm-up 500, half the batch", SHORTER, _opennmt_style(1.0, 500, 0.3, 2048)),
 )
+_OWN_LOOP_TUNED = Try("dropout 0.3, rate 0.005, warm-up 1,000", SMALL_DATA, _own_loop(0.005, 1000, 0.3, 4096))
 
 TRIES: dict[str, tuple[Try, ...]] = {
     "dragoman": (Try("default recipe", "docs/reference/default-recipe.md", {}),),
@@ -110,7 +111,7 @@ TRIES: dict[str, tuple[Try, ...]] = {
             "https://github.com/marian-nmt/marian-examples, transformer/run-me.sh",
             _own_loop(0.0003, 16_000, 0.1, 4096),
         ),
-        Try("dropout 0.3, rate 0.005, warm-up 1,000", SMALL_DATA, _own_loop(0.005, 1000, 0.3, 4096)),
+        _OWN_LOOP_TUNED,
         Try("dropout 0.3, rate 0.003, warm-up 500, half the batch", SHORTER, _own_loop(0.003, 500, 0.3, 2048)),
     ),
     "torch": (
@@ -119,7 +120,7 @@ TRIES: dict[str, tuple[Try, ...]] = {
             "Vaswani et al. 2017, sections 5.3 and 5.4",
             _own_loop(noam_peak(1.0, 4000), 4000, 0.1, 4096),
         ),
-        Try("dropout 0.3, rate 0.005, warm-up 1,000", SMALL_DATA, _own_loop(0.005, 1000, 0.3, 4096)),
+        _OWN_LOOP_TUNED,
         Try(
             "pre-norm, dropout 0.3, rate 0.003, warm-up 500, half the batch",
             SHORTER,

@@ -176,7 +176,7 @@ def prepare(
         test = preparation.held_out_store("test", tokenizers, key)
         own = preparation.held_out_store("own", tokenizers, key)
         learned = preparation.lexicon(train, tokenizers)
-    cleaning = CleaningReport(**{name: count for name, count in train.notes.items() if name != "corpora"})
+    cleaning = CleaningReport.of_notes(train.notes)
     several = _several_corpora(config, corpora, train, own)
     return PreparedData(tokenizers, train, dev, test, cleaning, *learned, several, own, preparation.late_tests)
 

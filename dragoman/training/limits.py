@@ -161,7 +161,7 @@ def refit_settings(session: TrainingSession) -> None:
 
 
 def limits_were_raised(session: TrainingSession) -> bool:
-    """Whether what ended the run, or began its decay, is further away than in the settings of the newest checkpoint."""
+    """Whether the limit that ends the run, or starts its decay, was raised since the newest checkpoint."""
     state, now, pace = session.state, session.settings, _pace(session)
     before = read_settings(session.run.step_folder(state.step)).train
     if state.decay is not None and state.decay.by_patience:

@@ -48,8 +48,8 @@ SIZES = {
     "model": (590, 7),
     "serving": (2819, 26),
     "text": (6538, 51),
-    "training": (3070, 24),
-    "visualization": (2440, 21),
+    "training": (3065, 24),
+    "visualization": (2439, 21),
     "workflows": (2946, 28),
 }
 TORCH_FREE_FILES = (

@@ -12,9 +12,10 @@ index), so a resumed run sees the same text as an uninterrupted one.
 
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,11 @@ class CleaningReport:
     read: int = 0
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
+
+    @classmethod
+    def of_notes(cls, notes: Mapping[str, Any]) -> "CleaningReport":
+        """The counts in the notes of a training store, without those of its several corpora."""
+        return cls(**{name: count for name, count in notes.items() if name != "corpora"})
 
     def __add__(self, other: "CleaningReport") -> "CleaningReport":
         """The counts of both."""

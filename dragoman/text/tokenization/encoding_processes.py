@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dragoman.records import SentencePair
-from dragoman.signals import end_worker, start_worker
+from dragoman.signals import WorkerProcess
 from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, RaggedIds
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
@@ -79,19 +79,19 @@ class ProcessEncoderPair:
         return EncodedChunk(chunk, *(worker.answer(len(chunk)) or self._here.encode(chunk)))
 
 
-class _Worker:
+class _Worker(WorkerProcess):
     """A process that encodes one chunk at a time, so that the pipes of both sides never block each other."""
 
     def __init__(self, folder: str) -> None:
         """Start the process. `folder` has the tokenizers."""
-        self._process = start_worker(_PROGRAM, folder, TOKENIZERS_PARALLELISM="false")
+        super().__init__(_PROGRAM, folder, TOKENIZERS_PARALLELISM="false")
 
     def ask(self, chunk: Sequence[SentencePair]) -> None:
         """Send the texts of a chunk: a line with the number of bytes, then JSON."""
-        if self._process is None:
+        if self.process is None:
             return
         try:
-            stream = cast(BinaryIO, self._process.stdin)
+            stream = cast(BinaryIO, self.process.stdin)
             texts = json.dumps([[pair.src for pair in chunk], [pair.tgt for pair in chunk]]).encode()
             stream.write(b"%d\n%b" % (len(texts), texts))
             stream.flush()
@@ -100,20 +100,14 @@ class _Worker:
 
     def answer(self, num_pairs: int) -> tuple[RaggedIds, RaggedIds] | None:
         """The ids of both sides, or None if the process is gone."""
-        if self._process is None:
+        if self.process is None:
             return None
-        stream = cast(BinaryIO, self._process.stdout)
+        stream = cast(BinaryIO, self.process.stdout)
         try:
             return _receive(stream, num_pairs), _receive(stream, num_pairs)
         except (OSError, ValueError):
             self.end()
             return None
-
-    def end(self) -> None:
-        """Kill the process, if it is not gone yet."""
-        if self._process is not None:
-            end_worker(self._process)
-            self._process = None
 
 
 def _save(tokenizers: TokenizerPair) -> str:

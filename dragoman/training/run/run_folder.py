@@ -37,7 +37,7 @@ class ValidationRecord:
 class Decay:
     """The line on which the learning rate falls: from `factor` at `step` to 0 after step `end`.
 
-    The decay began after step `start`, because of a limit or because patience was lost (`by_patience`). `progress` is
+    The decay started after step `start`, because of a limit or because patience was lost (`by_patience`). `progress` is
     the share of the run that was done at `step`.
     """
 
@@ -80,7 +80,7 @@ class TrainState:
     patience_step : int
         Validations up to this step do not count for patience. -1 before the last stage.
     decay : Decay, optional
-        The fall of the learning rate at the end of the run, once it has begun.
+        The fall of the learning rate at the end of the run, once it has started.
     start_score : float, optional
         The validation score of the model that fine-tuning started from.
     validations : list of ValidationRecord

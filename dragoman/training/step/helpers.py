@@ -1,8 +1,10 @@
 """Helpers: processes that compute shares of a training step beside this one.
 
 A helper has a replica of the model, as a thread of `gradients` has. It reads the weights from memory that it shares
-with this process, and writes its gradients there. A request and its answer are one pickled object each, in the pipes
-between the two processes. The gradients are those that a thread would compute, bit for bit.
+with this process, and writes its gradients there. The gradients are those that a thread would compute, bit for bit.
+
+A request and its answer are one pickled object each, in the pipes between the two processes. Unpickling them is safe,
+because both ends run this module.
 """
 
 import math
@@ -20,7 +22,7 @@ from torch import Tensor
 
 from dragoman.data.batch import Batch
 from dragoman.devices.without_torch import compute_on_one_thread, keep_freed_memory
-from dragoman.signals import end_worker, start_worker
+from dragoman.signals import WorkerProcess
 from dragoman.training.step.replica import Replica, build_replica
 
 _PROGRAM = f"from {__name__} import answer_requests; answer_requests()"
@@ -87,13 +89,13 @@ class Helpers:
             helper.end()
 
 
-class _Helper:
+class _Helper(WorkerProcess):
     """One process. It ends when its input is closed, so also when this process is killed."""
 
     def __init__(self, replica: Replica, layout: TensorLayout, weights_fd: int) -> None:
         self._gradients = SharedTensors([(name, torch.float32, shape) for name, _, shape in layout])
         fds, model = (weights_fd, self._gradients.fd), replica.model
-        self._process = start_worker(_PROGRAM, *map(str, fds), fds=fds, OMP_NUM_THREADS="1")
+        super().__init__(_PROGRAM, *map(str, fds), fds=fds, OMP_NUM_THREADS="1")
         self._has_answered = False
         os.close(self._gradients.fd)
         shape = model.settings, model.src_vocab_size, model.tgt_vocab_size
@@ -107,42 +109,35 @@ class _Helper:
         self._ask(([[each.numpy() for each in _tensors(batch)] for batch in share], list(seed), num_tokens, splits))
         answer = self._answer()
         if answer is None:
-            self.end()
             return None
         names, total = answer
         return {name: self._gradients.tensors[name] for name in names}, torch.tensor(total, dtype=torch.float64)
 
     def is_ready(self) -> bool:
         """Whether the process has built its replica, as its first answer tells, and is not known to be gone."""
-        if self._process is None:
+        if self.process is None:
             return False
-        assert self._process.stdout is not None
-        if not self._has_answered and select.select([self._process.stdout], [], [], 0)[0]:
+        assert self.process.stdout is not None
+        if not self._has_answered and select.select([self.process.stdout], [], [], 0)[0]:
             self._has_answered = self._answer() is not None
-        return self._has_answered and self._process is not None
+        return self._has_answered and self.process is not None
 
     def _ask(self, request: object) -> None:
-        if self._process is not None:
+        if self.process is not None:
             try:
-                _write(self._process.stdin, request)
+                _write(self.process.stdin, request)
             except OSError:
                 self.end()
 
     def _answer(self) -> Any:
         """The next answer, or None if the process is gone or has failed."""
-        if self._process is None:
+        if self.process is None:
             return None
         try:
-            return pickle.load(self._process.stdout)  # type: ignore[arg-type]
+            return pickle.load(self.process.stdout)  # type: ignore[arg-type]
         except (OSError, EOFError, pickle.UnpicklingError):
             self.end()
             return None
-
-    def end(self) -> None:
-        """Kill the process, if it is not gone yet."""
-        if self._process is not None:
-            end_worker(self._process)
-            self._process = None
 
 
 def _tensors(batch: Batch) -> tuple[Tensor, ...]:

@@ -58,8 +58,7 @@ def read_run(run: Path) -> RunFacts:
     folder = resolve_model_folder(run)
     card = read_card(folder)
     train = open_stored_part(run, "train")
-    counts = {name: count for name, count in train.notes.items() if name != "corpora"} if train is not None else {}
-    rows = CleaningReport(**counts).rows() if counts else []
+    rows = CleaningReport.of_notes(train.notes).rows() if train is not None and train.notes else []
     lengths = () if train is None else (train.src_counts, train.tgt_counts)
     # The report may be shared, so it leaves out paths of this machine.
     shared = read_settings(folder)
