@@ -2,6 +2,7 @@
 
 ``{command} train`` shows usage, arguments, flags and examples of a verb. Settings, which are flags as well, are links
 to their reference. Link to a flag with ``{option}`dragoman train --out` ``.
+`tools/reference_pages.py` writes the help text into the block, which the site replaces.
 """
 
 import argparse
@@ -28,6 +29,7 @@ class CommandDirective(SphinxDirective):
     """A verb of the command line."""
 
     required_arguments = 1
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         """The description of the verb, as parsed Markdown."""

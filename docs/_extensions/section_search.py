@@ -16,10 +16,11 @@ from sphinx.application import Sphinx
 
 # How much the words of a page count. The first folder or page that a name starts with decides.
 _WEIGHTS = {
-    "docs/faq": 1.3,
+    "docs/faq": 1.5,
     "docs/how-to": 1.2,
     "docs/tutorials": 1.1,
     "docs/reference/api": 0.8,
+    "docs/reference/commands": 0.9,
     "docs/reference": 1.1,
     "docs": 0.9,
     "": 0.4,  # changelog, results, architecture

@@ -1,10 +1,12 @@
-"""The settings on the reference page, from their definitions: the directives ``settings`` and ``presets``.
+"""The settings on the reference page, from their definitions: the directive ``settings``.
 
 ``{settings} train`` shows every setting of [train] as an object of its own, so that it has an anchor, is found by the
 search, and can be linked with ``{confval}`train.warmup_steps` ``. ``{settings} serve`` shows the limits of the server,
-which are flags only.
+which are flags only. `tools/reference_pages.py` writes the same facts into the block, which the site replaces.
 """
 
+import re
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -28,6 +30,8 @@ _ROOT = Path(__file__).parents[2]
 _CONFIGS = _ROOT / "configs"
 _DEFINITIONS = [*(_ROOT / "dragoman" / "config").glob("*.py"), _ROOT / "dragoman" / "serving" / "limits.py"]
 _SHAPE = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers", "dropout")
+_COLUMNS = 100
+_LINK = re.compile(r"\[(\w+)\]\([^)]*\)")
 _KINDS = {bool: "`true` or `false`", int: "Whole number", float: "Number", str: "Text"}
 
 
@@ -35,6 +39,7 @@ class SettingsDirective(SphinxDirective):
     """Every setting of a table."""
 
     required_arguments = 1
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         """The settings, as parsed Markdown."""
@@ -43,20 +48,29 @@ class SettingsDirective(SphinxDirective):
             raise self.error(f"`{table}` is not a table of settings. Use one of {', '.join((*TABLES, 'serve'))}.")
         for source in (Path(__file__), *_CONFIGS.glob("*.toml"), *_DEFINITIONS):
             self.env.note_dependency(source)
-        settings = SERVE_SETTINGS.values() if table == "serve" else settings_of(table)
         head = "```{program} dragoman serve\n```\n\n" if table == "serve" else ""
-        return self.parse_text_to_nodes(head + "\n".join(map(markdown_of, settings)))
+        return self.parse_text_to_nodes(head + "\n".join(map(markdown_of, settings_of_table(table))))
 
 
-class PresetsDirective(SphinxDirective):
-    """The table of the presets."""
+def settings_of_table(table: str) -> list[Setting]:
+    """The settings of a table in their order. ``serve`` stands for the limits of the server."""
+    return list(SERVE_SETTINGS.values() if table == "serve" else settings_of(table))
 
-    def run(self) -> list[nodes.Node]:
-        """The table, as parsed Markdown."""
-        rows = [("preset", *_SHAPE), ("---",) * (len(_SHAPE) + 1)]
-        for name, preset in PRESETS.items():
-            rows.append((f"`{name}`", *(quote_value(getattr(preset, column)) for column in _SHAPE)))
-        return self.parse_text_to_nodes("".join(f"| {' | '.join(row)} |\n" for row in rows))
+
+def presets_table() -> str:
+    """The sizes of the presets, as a table in Markdown."""
+    rows = [("preset", *_SHAPE), ("---",) * (len(_SHAPE) + 1)]
+    for name, preset in PRESETS.items():
+        rows.append((f"`{name}`", *(quote_value(getattr(preset, column)) for column in _SHAPE)))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def plain_text_of(setting: Setting) -> str:
+    """The setting as indented text, without links."""
+    lines = [f"{setting.help[:1].upper()}{setting.help[1:]}.", f"{_value_facts(setting)}."]
+    wrapped = (line for text in lines for line in textwrap.wrap(_LINK.sub(r"\1", text), _COLUMNS - 4))
+    name = f"--{setting.name.replace('_', '-')}" if setting.table == "serve" else setting.key
+    return "\n".join((name, *(f"    {line}" for line in wrapped)))
 
 
 def markdown_of(setting: Setting) -> str:
@@ -131,5 +145,4 @@ def _number(value: float) -> str:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.add_directive("settings", SettingsDirective)
-    app.add_directive("presets", PresetsDirective)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,12 +4,61 @@
 (() => {
   const K1 = 1.2;
   const B = 0.5;
-  const TITLE = 6; // a word in a heading counts as often
+  const TITLE = 9; // a word in a heading counts as often
   const PAGE_TITLE = 3;
+  const REST = 0.3; // a word further down the page counts as often for the top of the page
   const NAMED = 4; // factor for the setting, flag or function that the query names
   const INEXACT = 0.4; // weight of words that only resemble a word of the query
+  const SYNONYM = 0.7; // weight of words of `SYNONYMS`
   const MOST = 30;
   const EXCERPT = 220; // characters
+  // What users type, and the words of our pages for it.
+  const SYNONYMS = {
+    accelerate: "faster speed",
+    alignment: "alignments links",
+    casing: "case capitals",
+    cluster: "processes",
+    confidence: "sure unsure calibrate",
+    conversion: "import export",
+    convert: "import export",
+    crash: "resume killed",
+    ddp: "gpus processes",
+    dictionary: "glossary terms vocabulary",
+    distributed: "gpus processes",
+    doc: "word document",
+    docx: "word documents",
+    download: "fetch",
+    encoding: "encodings utf-8",
+    fast: "faster",
+    finetune: "fine-tune",
+    finetuning: "fine-tune",
+    forgetting: "replay",
+    fp16: "float16 precision",
+    gpu: "cuda",
+    half: "float16",
+    hallucination: "flags loop unsure",
+    licence: "license",
+    lowercase: "capitals case",
+    misaligned: "shifted misalignment",
+    monolingual: "back-translation",
+    multilingual: "languages",
+    odt: "libreoffice",
+    oom: "memory",
+    overfitting: "patience early",
+    parallel: "pairs",
+    paragraphs: "lines",
+    ram: "memory",
+    regularization: "dropout",
+    repetition: "repeats loop",
+    restart: "resume",
+    speed: "faster fast",
+    stuck: "learns",
+    terminology: "glossary terms",
+    truncated: "cut",
+    uppercase: "capitals case",
+    upper: "capitals",
+    version: "versions",
+  };
   const stemmer = new Stemmer();
   const stems = new Map();
   let entries = null;
@@ -41,6 +90,7 @@
         count(body, 1);
         count(wordsOf(title), TITLE);
         if (place) count(wordsOf(page), PAGE_TITLE);
+        else for (const [, , below] of sections.slice(1)) count(wordsOf(below), REST);
         const number = entries.length;
         const length = body.length + 20;
         total += length;
@@ -69,11 +119,19 @@
     (known.length > 4 && (word.startsWith(known) || (word[0] === known[0] && differsByOne(word, known))));
   const similarWords = (word) => [...postings.keys()].filter((known) => isSimilar(word, known));
 
-  /** For each word of the query, the words to look for: itself or, if no page has it, similar ones. */
+  const isIgnored = (word) => stopwords.has(word) || /^(can|do|does|get|how|i|my|need|want|what|why)$/.test(word);
+  const synonyms = new Map(Object.entries(SYNONYMS).map(([word, others]) => [stem(word), wordsOf(others)]));
+
+  /** For each word of the query, weights of words to look for: itself and synonyms or, if no page has any, similar ones. */
   const wordsToFind = (query) => {
-    const plain = query.split(/\s+/).filter((word) => !stopwords.has(word.toLowerCase()));
-    const words = [...new Set(wordsOf(plain.length ? plain.join(" ") : query))];
-    return words.map((word) => (postings.has(word) ? { known: [word], weight: 1 } : { known: similarWords(word), weight: INEXACT }));
+    const american = query.replace(/(?<=token|normal|regular|custom|optim|visual|organ)is(?=e|ing|ation)/gi, "iz");
+    const plain = american.split(/\s+/).filter((word) => !isIgnored(word.toLowerCase()));
+    const words = [...new Set(wordsOf(plain.length ? plain.join(" ") : american))];
+    return words.map((word) => {
+      const known = new Map((synonyms.get(word) || []).map((other) => [other, SYNONYM])).set(word, 1);
+      for (const each of known.keys()) if (!postings.has(each)) known.delete(each);
+      return known.size ? known : new Map(similarWords(word).map((other) => [other, INEXACT]));
+    });
   };
 
   const plainText = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim();
@@ -83,9 +141,9 @@
   const rank = (words, query) => {
     const scores = new Map();
     const matched = new Map();
-    for (const { known, weight } of words) {
+    for (const known of words) {
       const best = new Map();
-      for (const word of known) {
+      for (const [word, weight] of known) {
         const list = postings.get(word);
         const rarity = Math.log(1 + (entries.length - list.length + 0.5) / (list.length + 0.5));
         for (const [number, times] of list) {
@@ -107,7 +165,7 @@
           score *
           entries[number].weight *
           (isNamedBy(entries[number].title, query) ? NAMED : 1) *
-          (matched.get(number) / words.length) ** 2,
+          (matched.get(number) / words.length) ** 1.5,
       }))
       .sort((one, other) => other.score - one.score)
       .slice(0, MOST);
@@ -138,7 +196,7 @@
     if (!entries) index(Search._index);
     const words = wordsToFind(query);
     const results = rank(words, plainText(query));
-    const marked = new Set(words.flatMap((word) => word.known));
+    const marked = new Set(words.flatMap((known) => [...known.keys()]));
     for (const { url, title, page, text } of results) {
       const item = document.createElement("li");
       const link = item.appendChild(document.createElement("a"));

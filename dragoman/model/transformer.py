@@ -208,7 +208,8 @@ class Transformer(nn.Module):
 
         Examples
         --------
-        >>> model = Transformer.build(src_vocab_size=6, tgt_vocab_size=6, d_model=8, num_heads=8, d_ff=16, tie="none")
+        >>> sizes = {"src_vocab_size": 6, "tgt_vocab_size": 6, "d_model": 8, "num_heads": 8, "d_ff": 16}
+        >>> model = Transformer.build(**sizes, tie="none")
         >>> sum(row.count for row in model.parameter_table())
         9206
         """

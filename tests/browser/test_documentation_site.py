@@ -3,6 +3,7 @@
 Search, keyboard, notebooks and small screens are tested in Chromium, with the files of the built site and no server.
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -134,6 +135,21 @@ def test_a_question_is_answered_by_one_search(open_site: Open, question: str) ->
     assert QUESTIONS[question] in results_of(page)[:3]
 
 
+@pytest.mark.parametrize("part", ["tuned", "held_out"])
+def test_most_questions_have_a_page_that_answers_them_first(open_site: Open, part: str) -> None:
+    """Ranking was adjusted with the questions of `tuned` alone. Others wrote those of `held_out`."""
+    path = Path(__file__).with_name("search_questions.json")
+    questions: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))[part]
+    page = open_site("search.html?q=a")
+    base = page.url.partition("?")[0]
+    wrong = []
+    for question, pages in questions.items():
+        page.goto(f"{base}?q={question}")
+        if not any(result.removesuffix(".html") in pages for result in results_of(page)[:1]):
+            wrong.append(question)
+    assert len(wrong) <= 0.15 * len(questions), wrong
+
+
 def test_the_keyboard_leads_from_any_page_to_a_found_section(open_site: Open) -> None:
     page = open_site("docs/guide/08_masks.html")
     page.keyboard.press("Control+k")
@@ -213,6 +229,30 @@ NARROW = (
     "docs/faq.html",
     "search.html?q=resume",
 )
+
+
+WIDE = (
+    "docs/guide/06_layers.html",
+    "docs/guide/14_mistakes.html",
+    "docs/how-to/check-a-corpus.html",
+    "docs/reference/default-recipe.html",
+    "docs/reference/api/dragoman.Transformer.html",
+    "docs/tutorials/4_paper_training.html",
+)
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_no_code_or_table_is_cut_on_a_laptop(open_site: Open, name: str) -> None:
+    page = open_site(name, viewport={"width": 1400, "height": 900})
+    boxes = page.locator("article pre, article .pst-scrollable-table-container")
+    assert boxes.evaluate_all("all => all.filter((box) => box.scrollWidth > box.clientWidth + 1).length") == 0
+
+
+def test_an_overview_of_the_api_fits_a_phone(open_site: Open) -> None:
+    page = open_site("docs/reference/api.html", viewport={"width": 390, "height": 844})
+    tables = page.locator("table.autosummary")
+    assert tables.count() > 5
+    assert tables.evaluate_all("all => all.every((table) => table.scrollWidth <= table.parentNode.clientWidth)")
 
 
 @pytest.mark.parametrize("name", NARROW)

@@ -1,4 +1,4 @@
-"""The site shows every setting once, with its range, and every flag of every verb."""
+"""The site shows every setting once, with its range, and every flag of every verb. A code host shows the same text."""
 
 import sys
 from pathlib import Path
@@ -14,6 +14,7 @@ from dragoman.config import SETTINGS
 from dragoman.config.names import RENAMED
 from dragoman.config.settings import TABLES
 from dragoman.serving.limits import SERVE_SETTINGS
+from tools.reference_pages import filled, pages
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXTENSIONS = DOCS / "_extensions"
@@ -25,7 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Sphinx:
     sys.path.insert(0, str(EXTENSIONS))
     source = tmp_path_factory.mktemp("site")
     tables = "".join(f"# {table}\n\n```{{settings}} {table}\n```\n\n" for table in (*TABLES, "serve"))
-    (source / "settings.md").write_text(f"# Presets\n\n```{{presets}}\n```\n\n{tables}", encoding="utf-8")
+    (source / "settings.md").write_text(f"# Settings\n\n{tables}", encoding="utf-8")
     for verb in VERBS:
         (source / f"{verb}.md").write_text(f"# {verb}\n\n```{{command}} {verb}\n```\n", encoding="utf-8")
     extensions = ["myst_parser", "settings_reference", "command_reference"]
@@ -71,3 +72,11 @@ def test_every_flag_of_every_verb_is_an_object(site: Sphinx) -> None:
 
 def test_every_verb_has_a_page() -> None:
     assert {page.stem for page in (DOCS / "reference" / "commands").glob("*.md")} == set(VERBS)
+
+
+def test_the_text_of_each_reference_page_is_current() -> None:
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        assert text == filled(text), "run `python tools/reference_pages.py`"
+    settings = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
+    assert all(f"\n{key}\n    " in settings for key in SETTINGS)
