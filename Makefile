@@ -41,7 +41,7 @@ coverage: $(STAMP)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
-	$(BIN)/ruff format --check --line-length 88 docs/*/*.md README.md
+	$(BIN)/ruff format --check --line-length 88 docs/*/*.md
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/codespell

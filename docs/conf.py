@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from dragoman.version import __version__
+from dragoman.version import REPOSITORY, __version__
 
 _DOCS = Path(__file__).parent
 sys.path.insert(0, str(_DOCS / "_extensions"))
@@ -68,6 +68,9 @@ html_theme_options = {
     "show_toc_level": 2,
 }
 html_context = {"default_mode": "auto"}
+if REPOSITORY:  # a page of a notebook is edited as its Markdown
+    html_theme_options["use_edit_page_button"] = True
+    html_context["edit_page_url_template"] = f"{REPOSITORY}/edit/main/{{{{ file_name|replace('.ipynb', '.md') }}}}"
 html_sidebars: dict[str, list[str]] = {"docs/index": [], "docs/faq": []}
 html_math_renderer = "mathml"
 html_static_path = ["_static"]

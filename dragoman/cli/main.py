@@ -109,7 +109,8 @@ def help_text() -> str:
         for title, verbs in VERB_GROUPS.items()
     )
     return (
-        "Usage: dragoman VERB ...\n\nTrain, serve and inspect your own translator.\n\n"
+        "Usage: dragoman VERB ...\n\n"
+        "Train a translator on your own parallel text, and evaluate, serve and explain it.\n\n"
         + "\n".join(groups)
         + "\n`dragoman translate demo` uses a small English-German model that comes with Dragoman.\n"
         "`dragoman VERB --help` shows the flags of a verb.\n`dragoman --version` prints the version.\n"

@@ -6,6 +6,7 @@ Small corpora need small, strongly regularized models and few merges (Araabi & M
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from dragoman.config.settings import PRESETS, Config, DataSettings, TokenizerSettings, TrainSettings
 
@@ -36,6 +37,7 @@ class Recipe:
     bpe_dropout: float
     dropout: float
     batch_tokens: int
+    optimizer: Literal["adam", "muon"]
     learning_rate: float
     warmup_steps: int
     usual_epochs: int
@@ -44,11 +46,11 @@ class Recipe:
 
 
 RECIPES = (
-    Recipe(100_000, "tiny", 2_000, 0.1, 0.3, 2048, 0.003, 500, 60, 200, "words are rare: few merges, BPE dropout"),
-    Recipe(1_000_000, "tiny", 8_000, 0.0, 0.3, 4096, 0.004, 1000, 50, 150, "larger models memorize so little text"),
-    Recipe(5_000_000, "tiny", 10_000, 0.0, 0.1, 4096, 0.004, 2000, 25, 60, "enough text to need less dropout"),
-    Recipe(40_000_000, "small", 16_000, 0.0, 0.1, 8192, 0.002, 4000, 15, 30, "enough text for twice the width"),
-    Recipe(float("inf"), "base", 32_000, 0.0, 0.1, 25_000, 0.0007, 4000, 10, 20, "the paper's model and batch"),
+    Recipe(100_000, "tiny", 2_000, 0.1, 0.3, 2048, "muon", 0.006, 500, 60, 200, "rare words: few merges, BPE dropout"),
+    Recipe(1_000_000, "tiny", 8_000, 0.0, 0.2, 4096, "muon", 0.008, 1000, 50, 150, "larger models memorize the text"),
+    Recipe(5_000_000, "tiny", 10_000, 0.0, 0.1, 4096, "muon", 0.008, 2000, 25, 60, "enough text to need less dropout"),
+    Recipe(40_000_000, "small", 16_000, 0.0, 0.1, 8192, "adam", 0.002, 4000, 15, 30, "enough text for twice the width"),
+    Recipe(float("inf"), "base", 32_000, 0.0, 0.1, 25_000, "adam", 0.0007, 4000, 10, 20, "the paper's model and batch"),
 )
 """The first recipe with enough `max_words` applies. A test compares docs/reference/default-recipe.md with it."""
 
@@ -58,6 +60,9 @@ WARMUP_SHARE = 0.2
 The warm-up is halved until it fits, so a shortened one takes 10 to 20 % of the run. The warm-ups of `RECIPES` take 5 to
 14 % of a run of usual length. Short runs need a larger share, because a steep rise costs more than a few slow steps.
 """
+
+MUON_RATE = 2
+"""The rate of Muon in `RECIPES`, divided by the rate that Adam gets instead."""
 
 DECAY_SHARE = 0.5
 """The last share of a run, over which the rate falls to 0."""
@@ -105,6 +110,7 @@ def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Confi
         model=replace(PRESETS[row.preset], dropout=row.dropout, tie="all" if tokenizer.joint else "decoder"),
         train=TrainSettings(
             batch_tokens=row.batch_tokens,
+            optimizer=row.optimizer,
             learning_rate=row.learning_rate,
             warmup_steps=row.warmup_steps,
             max_epochs=row.max_epochs,
@@ -117,10 +123,11 @@ def adapt_recipe(recipe: Config, requested: Config, given: Collection[str]) -> C
     """The recipe, adapted to the settings that you request, whose keys are `given`.
 
     - A limit on steps or minutes replaces the limit on epochs.
-    - The rate of noam is a factor: 1 as in the paper, or 0.1 for fine-tuning.
+    - The rate of noam is a factor: 1 as in the paper, or 0.1 for fine-tuning. Its optimizer is Adam.
+    - Sharding needs Adam, too. The rate of Adam is that of Muon divided by `MUON_RATE`.
     - The warm-up fits into the steps of the run.
     - At most `train.keep_checkpoints` checkpoints are averaged.
-    - If you set a preset, a new model gets the rate of the recipe for that size.
+    - If you set a preset, a new model gets the optimizer and the rate of the recipe for that size.
     - If you set a schedule, the rate follows it to the end.
     """
     train, requested_train = recipe.train, requested.train
@@ -128,7 +135,13 @@ def adapt_recipe(recipe: Config, requested: Config, given: Collection[str]) -> C
         row = next((row for row in reversed(RECIPES) if row.preset == requested.model.preset), None)
         if row or requested.model.preset == "big":
             row = row or RECIPES[-1]
-            train = replace(train, learning_rate=row.learning_rate, warmup_steps=row.warmup_steps)
+            rate = row.learning_rate
+            train = replace(train, optimizer=row.optimizer, learning_rate=rate, warmup_steps=row.warmup_steps)
+    needs_adam = requested_train.schedule == "noam" or requested_train.sharding == "full"
+    if "train.optimizer" in given:
+        needs_adam = requested_train.optimizer == "adam"
+    if needs_adam and train.optimizer == "muon":
+        train = replace(train, optimizer="adam", learning_rate=train.learning_rate / MUON_RATE)
     if requested_train.max_steps or requested_train.max_minutes:
         train = replace(train, max_epochs=0)
     if "train.schedule" in given:
@@ -159,10 +172,13 @@ def fit_warmup(train: TrainSettings, steps: float) -> TrainSettings:
 def fine_tuning_recipe(base: Config, peak_rate: float, size: CorpusSize) -> Config:
     """The configuration for fine-tuning a model that was trained with `base` and a peak rate of `peak_rate`.
 
-    The rate is a tenth of `peak_rate`, or `peak_rate` if the model is already fine-tuned. Training ends after 20
-    epochs, or after 5 validations without a better score.
+    The optimizer is Adam. The rate is a tenth of `peak_rate`, or `peak_rate` if the model is already fine-tuned. If
+    `base` used Muon, the rate is divided by `MUON_RATE`. Training ends after 20 epochs, or after 5 validations without
+    a better score.
     """
     gentle = peak_rate if base.train.start_from else peak_rate / 10
+    if base.train.optimizer == "muon":
+        gentle /= MUON_RATE
     return Config(
         data=DataSettings(max_tokens=base.data.max_tokens),
         tokenizer=base.tokenizer,

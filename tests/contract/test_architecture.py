@@ -34,8 +34,8 @@ TORCH_FREE = (
 SIZES = {
     "(no package)": (942, 11),
     "bundle": (644, 5),
-    "cli": (2153, 27),
-    "config": (1445, 9),
+    "cli": (2155, 27),
+    "config": (1458, 9),
     "corpora": (444, 3),
     "data": (1091, 8),
     "demo": (493, 4),

@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 import traceback
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,7 +23,7 @@ from urllib.request import urlopen
 import pytest
 
 import dragoman
-from dragoman.cli.main import VERBS, import_verb, run_command
+from dragoman.cli.main import VERBS, help_text, import_verb, run_command
 from dragoman.config import DataSettings, load_config
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.translator import Translator
@@ -270,3 +271,11 @@ def test_public_names_are_documented() -> None:
             if public and (inspect.isclass(value) or inspect.isfunction(value)) and not inspect.getdoc(value):
                 missing.append(f"{name}.{key}")
     assert not missing
+
+
+def test_the_project_is_described_in_one_sentence() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sentence = f"{project['description']}."
+    assert sentence in help_text()
+    for name in ("README.md", "CITATION.cff", "docs/index.md"):
+        assert sentence in (ROOT / name).read_text(encoding="utf-8"), name

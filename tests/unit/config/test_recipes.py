@@ -49,6 +49,7 @@ def test_the_table_in_the_documentation_is_current() -> None:
             f"{row.bpe_dropout:g}",
             f"{row.dropout:g}",
             f"{row.batch_tokens:,}",
+            row.optimizer,
             f"{row.learning_rate:g}",
             f"{row.warmup_steps:,}",
             f"patience, {row.max_epochs} epochs at most",
@@ -76,6 +77,12 @@ def test_a_recipe_is_adapted_to_requested_settings() -> None:
     assert adapt_recipe(recipe, asked(max_steps=50), ()).train.max_epochs == 0
     # The rate of noam is a factor: with the rate of another schedule, training would not progress.
     assert adapt_recipe(recipe, asked(schedule="noam"), ()).train.learning_rate == 1.0
+    for wanted in (asked(schedule="noam"), asked(sharding="full")):
+        assert adapt_recipe(recipe, wanted, ()).train.optimizer == "adam"
+    assert recipe.train.optimizer == "muon"
+    chosen = adapt_recipe(recipe, asked(optimizer="adam"), {"train.optimizer"}).train
+    assert (chosen.optimizer, chosen.learning_rate) == ("adam", 0.004), "half the rate of Muon"
+    assert adapt_recipe(recipe, asked(optimizer="muon"), {"train.optimizer"}) == recipe
     falling = adapt_recipe(recipe, asked(schedule="cosine", max_steps=400), {"train.schedule"})
     assert falling.train.decay_share == 0, "the schedule falls to 0 itself"
     check_config(replace(falling, train=replace(falling.train, schedule="cosine", max_steps=400)))
@@ -98,7 +105,7 @@ def test_a_long_warmup_is_halved_and_the_peak_stays(steps: int, warmup: int, sch
 
 def test_a_model_of_another_size_gets_the_rate_of_that_size() -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
-    for preset, rate in (("tiny", 0.004), ("small", 0.002), ("base", 0.0007), ("big", 0.0007), ("custom", 0.004)):
+    for preset, rate in (("tiny", 0.008), ("small", 0.002), ("base", 0.0007), ("big", 0.0007), ("custom", 0.008)):
         wanted = Config(model=replace(PRESETS["tiny"], preset=preset))
         assert adapt_recipe(recipe, wanted, {"model.preset"}).train.learning_rate == rate, preset
         assert adapt_recipe(recipe, wanted, ()) == recipe
@@ -106,7 +113,7 @@ def test_a_model_of_another_size_gets_the_rate_of_that_size() -> None:
 
 def test_fine_tuning_keeps_the_model_and_is_gentle_once() -> None:
     base = recipe_for(CorpusSize(100_000, 2_000_000), TokenizerSettings())
-    tuned = fine_tuning_recipe(base, 0.004, CorpusSize(3_000, 60_000))
+    tuned = fine_tuning_recipe(base, 0.008, CorpusSize(3_000, 60_000))
     assert (tuned.model, tuned.tokenizer, tuned.inference) == (base.model, base.tokenizer, base.inference)
     assert tuned.train.learning_rate == pytest.approx(0.0004)
     assert tuned.train.batch_tokens == 2048
