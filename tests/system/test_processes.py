@@ -31,6 +31,7 @@ SETTINGS = {
     "train.batch-tokens": 1024,
     "train.precision": "float32",
     "train.threads": 1,
+    "train.optimizer": "adam",  # Muon makes differences of rounding larger
     "train.learning-rate": 0.01,
     "train.warmup-steps": 20,
     "train.log-every-steps": 1,
@@ -138,6 +139,14 @@ def test_two_processes_take_the_steps_of_one(alone: Path, two: Path):
     assert len(losses(two)) == STEPS
     assert farthest(alone, two) < 1e-5
     assert losses(alone)[1] - losses(alone)[STEPS] > 0.3, "it learns, so that equal losses say something"
+
+
+def test_two_processes_take_the_steps_of_one_with_muon(corpus: Path):
+    one, two = (
+        trained(corpus, corpus.parent / f"muon {count}", count, STEPS, **{"train.optimizer": "muon"})
+        for count in (1, 2)
+    )
+    assert farthest(one, two) < 1e-4
 
 
 def test_two_processes_mix_several_corpora_as_one_does(corpus: Path):
