@@ -10,15 +10,20 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.main import import_verb
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
-from settings_reference import plain_text_of, presets_table, settings_of_table  # type: ignore[import-not-found]  # noqa: E402
+from settings_reference import (  # type: ignore[import-not-found]  # noqa: E402
+    COLUMNS,
+    plain_text_of,
+    presets_table,
+    settings_of_table,
+)
 
-COLUMNS = 100
 _BLOCK = re.compile(r"^```\{(settings|command)\} (\S+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 _PRESETS = re.compile(r"(?<=<!-- presets -->\n).*?(?=<!-- end of presets -->)", re.DOTALL)
 
@@ -37,10 +42,10 @@ def filled(text: str) -> str:
 
 def _body(kind: str, name: str) -> str:
     if kind == "command":
-        os.environ["COLUMNS"] = str(COLUMNS)
         parser: ArgumentParser = import_verb(name).build_parser()
         parser.usage = parser.usage_line()
-        return parser.format_help().strip()
+        with patch.dict(os.environ, COLUMNS=str(COLUMNS)):
+            return parser.format_help().strip()
     return "\n\n".join(map(plain_text_of, settings_of_table(name)))
 
 

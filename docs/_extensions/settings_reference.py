@@ -30,7 +30,7 @@ _ROOT = Path(__file__).parents[2]
 _CONFIGS = _ROOT / "configs"
 _DEFINITIONS = [*(_ROOT / "dragoman" / "config").glob("*.py"), _ROOT / "dragoman" / "serving" / "limits.py"]
 _SHAPE = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers", "dropout")
-_COLUMNS = 100
+COLUMNS = 100
 _LINK = re.compile(r"\[(\w+)\]\([^)]*\)")
 _KINDS = {bool: "`true` or `false`", int: "Whole number", float: "Number", str: "Text"}
 
@@ -68,7 +68,7 @@ def presets_table() -> str:
 def plain_text_of(setting: Setting) -> str:
     """The setting as indented text, without links."""
     lines = [f"{setting.help[:1].upper()}{setting.help[1:]}.", f"{_value_facts(setting)}."]
-    wrapped = (line for text in lines for line in textwrap.wrap(_LINK.sub(r"\1", text), _COLUMNS - 4))
+    wrapped = (line for text in lines for line in textwrap.wrap(_LINK.sub(r"\1", text), COLUMNS - 4))
     name = f"--{setting.name.replace('_', '-')}" if setting.table == "serve" else setting.key
     return "\n".join((name, *(f"    {line}" for line in wrapped)))
 
