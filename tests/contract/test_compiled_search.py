@@ -296,19 +296,15 @@ def test_a_broken_numba_is_noted_and_not_used(monkeypatch: pytest.MonkeyPatch) -
 
 def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, computing_on: Any) -> None:
     from dragoman.engines.compiled import engine
-    from dragoman.kernels.library import BoundFunction
 
     calls, given_up, give_up = count(), threading.Event(), engine.Waiting.give_up
+    decode = engine._Batch._decode
 
-    call = BoundFunction.__call__
-
-    def failing_first(function: BoundFunction, *arguments: Any) -> int:
-        if len(arguments) == 3:  # encoding
-            return call(function, *arguments)
+    def failing_first(batch: Any, *arguments: Any) -> None:
         if next(calls) == 0:
             raise ModelError("it fails. Fix it.")
-        given_up.wait(1)  # otherwise they would finish before it fails
-        return call(function, *arguments)
+        given_up.wait(60)  # otherwise they would finish before it fails
+        decode(batch, *arguments)
 
     seen: list[engine.Waiting] = []
 
@@ -317,7 +313,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
         seen.append(waiting)
         given_up.set()
 
-    monkeypatch.setattr(BoundFunction, "__call__", failing_first)
+    monkeypatch.setattr(engine._Batch, "_decode", failing_first)
     monkeypatch.setattr(engine.Waiting, "give_up", noted)
     search = CompiledEngine(Weights.of(transformer("pre-norm", 30)), "float32")
     found = [Source(str(number), row) for number, row in enumerate(sources(30, 2, count=40))]
