@@ -13,6 +13,7 @@ import os
 from dataclasses import replace
 
 from dragoman.config import TrainSettings
+from dragoman.evaluation.learning_curve import LEAST_BLEU, forecast_bleu
 from dragoman.files import remove_folder
 from dragoman.training.run.run_folder import Decay, RunFolder, TrainState
 
@@ -64,6 +65,26 @@ def forecast_end(state: TrainState, progress: float) -> None:
         steps = (1 - progress) * (state.step - decay.step) / (progress - decay.progress)
         end, factor = max(state.step + 1, round(state.step + steps)), decay_factor(state)
         state.decay = replace(decay, step=state.step, progress=progress, factor=factor, end=end)
+
+
+def bleu_at_end(state: TrainState, train: TrainSettings, progress: float) -> dict[str, float]:
+    """Forecast BLEU at the end of a run, as fields of its log: a median, and an interval that has it 9 times of 10.
+
+    Empty at the end, before two validations after the warm-up, in fine-tuning, and in runs with stages.
+    """
+    tokens = state.tgt_tokens / max(1, state.step)
+    points = [
+        (tokens * record.step, record.bleu)
+        for record in state.validations
+        if record.step > train.warmup_steps and record.bleu >= LEAST_BLEU
+    ]
+    if len(points) < 2 or progress >= 1 or train.start_from or state.stages:
+        return {}
+    end = state.step / progress if progress else math.inf
+    if state.decay is not None and state.decay.by_patience:
+        end = min(end, state.decay.end)
+    forecast = forecast_bleu(points, tokens * end)
+    return {"bleu_at_end": forecast.median, "bleu_at_end_low": forecast.low, "bleu_at_end_high": forecast.high}
 
 
 def go_back_to(run: RunFolder, step: int, best: int) -> None:

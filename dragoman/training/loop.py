@@ -14,7 +14,7 @@ from dragoman.data.stream import BatchStream, Position, StepBatches, StepPlan
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
 from dragoman.signals import Interrupted, StopRequest
-from dragoman.training.decay import decay_factor, forecast_end, progress_of, start_decay
+from dragoman.training.decay import bleu_at_end, decay_factor, forecast_end, progress_of, start_decay
 from dragoman.training.distributed import ShardedModel, whole
 from dragoman.training.limits import TrainingPace, fit_settings, limit_notes, pace_note
 from dragoman.training.run.checkpoint import best_steps, card_of, save_checkpoint
@@ -356,13 +356,15 @@ class Loop:
         model = self.session.gather_model()
         scores = self.processes.call_on_first(lambda: self.session.measure(model))
         self.count_time()
-        record = ValidationRecord(self.state.step, self.session.score_of(scores))
+        record = ValidationRecord(self.state.step, self.session.score_of(scores), scores.get("bleu", 0.0))
         self.state.validations.append(record)
+        progress = self.processes.call_on_first(self.progress)
         event = {"step": self.state.step, "epoch": self.state.epoch, **scores, "seconds": self.state.seconds}
+        event |= bleu_at_end(self.state, self.settings, progress)
         start = self.state.start_score
         self.session.log.validation(event, best=self.state.best == record and (start is None or record.score > start))
         self.judge_validation(scores)
-        forecast_end(self.state, self.processes.call_on_first(self.progress))
+        forecast_end(self.state, progress)
         self.save()
 
     def judge_validation(self, scores: Mapping[str, float]) -> None:

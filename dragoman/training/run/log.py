@@ -127,11 +127,13 @@ class RunLog:
         self._display.progress(event, seconds_left, text)
 
     def validation(self, event: dict[str, Any], best: bool) -> None:
-        """Log a validation. `event` has step, loss, perplexity and the metrics."""
+        """Log a validation. `event` has step, loss, perplexity, the metrics, and a forecast if there is one."""
         self._append({"event": "validation", **event})
         when = f"after step {event['step']}" if event["step"] else "of the model to fine-tune"
         parts = [f"validation {when}: perplexity {_perplexity_text(event['perplexity']).strip()}"]
-        parts += [f"{name} {event[name]:.2f}" for name in ("bleu", "chrf") if name in event]
+        end = " ({bleu_at_end_low:.0f} to {bleu_at_end_high:.0f} at the end)" if "bleu_at_end" in event else ""
+        after = {"bleu": end.format_map(event), "chrf": ""}
+        parts += [f"{name} {event[name]:.2f}{text}" for name, text in after.items() if name in event]
         self._display.validation(event, "  ".join([*parts, "best so far"] if best else parts))
 
     def close(self) -> None:

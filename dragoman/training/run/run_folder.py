@@ -27,10 +27,11 @@ from dragoman.training.run.watchdog import WatchdogState
 
 @dataclass(slots=True)
 class ValidationRecord:
-    """The step and score of a validation. `score` is the chosen metric, higher is better."""
+    """The step and scores of a validation. `score` is the chosen metric, higher is better. `bleu` is 0 if unknown."""
 
     step: int
     score: float
+    bleu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

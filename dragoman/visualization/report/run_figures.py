@@ -60,10 +60,11 @@ def _as_attributes(match: re.Match[str]) -> str:
     return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in pairs)
 
 
+_SCORES = "BLEU and chrF on validation"
 _PANELS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ("Loss (nats per token)", (("train", "loss", "training (label-smoothed)"), ("validation", "loss", "validation"))),
     ("Perplexity", (("train", "perplexity", "training"), ("validation", "perplexity", "validation"))),
-    ("BLEU and chrF on validation", (("validation", "bleu", "BLEU"), ("validation", "chrf", "chrF"))),
+    (_SCORES, (("validation", "bleu", "BLEU"), ("validation", "chrf", "chrF"))),
     ("Learning rate", (("train", "learning_rate", ""),)),
     ("Target tokens per second", (("train", "tokens_per_second", ""),)),
 )
@@ -116,6 +117,8 @@ def draw_run(log: TrainingLog, columns: int = 2, style: Mapping[str, Any] = PAGE
     rows = -(-len(drawn) // columns)
     with new_figure(_WIDTH if columns == 2 else _NARROW, 2.3 * rows, rows, columns, style) as (figure, axes):
         for place, (title, panel) in zip(axes, drawn, strict=False):
+            if title == _SCORES:
+                _draw_forecast(place, log.validation)
             _draw(place, title, panel)
         for place in axes[len(drawn) :]:
             place.set_axis_off()
@@ -136,14 +139,23 @@ def _draw(axes: Axes, title: str, curves: list[tuple[str, Points]]) -> None:
     count_steps(axes)
     if title == "Perplexity":
         _mark_powers(axes, [value for _, points in curves for _, value in points])
-    elif title.startswith("BLEU"):
-        axes.set_ylim(0, max(5.0, 1.08 * max(value for _, points in curves for _, value in points)))
+    elif title == _SCORES:
+        axes.set_ylim(0, max(5.0, axes.dataLim.y1, 1.08 * max(value for _, points in curves for _, value in points)))
     elif title.startswith("Learning"):
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
     else:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     if any(name for name, _ in curves):
         axes.legend(fontsize=8, loc="best")
+
+
+def _draw_forecast(axes: Axes, validation: Mapping[str, Points]) -> None:
+    """Plot the interval of BLEU at the end of the run, as each validation forecast it."""
+    bounds = [validation.get(f"bleu_at_end_{side}", ()) for side in ("low", "high")]
+    if all(bounds):
+        steps = [step for step, _ in bounds[0]]
+        low, high = ([value for _, value in points] for points in bounds)
+        axes.fill_between(steps, low, high, color=COLORS[0], alpha=0.15, linewidth=0, label="BLEU at the end, forecast")
 
 
 def _mark_powers(axes: Axes, values: list[float]) -> None:

@@ -1,5 +1,6 @@
 """The decay at the end of a run: when it starts, its line, and where it ends."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -7,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import TrainSettings
+from dragoman.evaluation.learning_curve import forecast_bleu
 from dragoman.evaluation.verdict import is_improving
-from dragoman.training.decay import decay_factor, forecast_end, progress_of, share_after_patience, start_decay
+from dragoman.training.decay import (
+    bleu_at_end,
+    decay_factor,
+    forecast_end,
+    progress_of,
+    share_after_patience,
+    start_decay,
+)
 from dragoman.training.run.run_folder import Decay, RunFolder, TrainState, ValidationRecord
 from dragoman.training.trainer import fit
 from tests.soak.runs import events_of, make_session, override_train, phrasebook_texts
@@ -90,6 +99,40 @@ def test_scores_that_rise_in_the_decay_do_not_count_as_improvement() -> None:
     state.decay = Decay(400, 600, 1.0, 0.1, 600)
     assert state.steady_scores == scores[:4]
     assert not is_improving(state.steady_scores)
+
+
+VALIDATED = [ValidationRecord(step, 0.0, bleu) for step, bleu in ((100, 0.4), (200, 9.0), (300, 18.0), (400, 23.0))]
+FORECAST = replace(SETTINGS, max_steps=800, warmup_steps=100)
+
+
+def forecast_fields(end: float) -> dict[str, float]:
+    """The forecast from the last three of `VALIDATED`, if a step has 4,000 tokens and the run ends after step `end`."""
+    found = forecast_bleu([(0.8e6, 9.0), (1.2e6, 18.0), (1.6e6, 23.0)], 4000 * end)
+    return {"bleu_at_end": found.median, "bleu_at_end_low": found.low, "bleu_at_end_high": found.high}
+
+
+@pytest.mark.parametrize(
+    ("progress", "decay", "end"),
+    [
+        (0.5, None, 800),
+        (0.0, None, math.inf),
+        (0.5, Decay(400, 400, 0.5, 1.0, 500, by_patience=True), 500),
+        (0.5, Decay(400, 400, 0.5, 1.0, 790), 800),
+    ],
+)
+def test_bleu_is_forecast_for_the_end_of_the_run(progress: float, decay: Decay | None, end: float) -> None:
+    state = TrainState(step=400, tgt_tokens=1_600_000, validations=VALIDATED, decay=decay)
+    assert bleu_at_end(state, FORECAST, progress) == forecast_fields(end)
+    assert bleu_at_end(TrainState.from_json(state.to_json()), FORECAST, progress) == forecast_fields(end)
+
+
+def test_bleu_is_forecast_only_where_its_curve_is_known() -> None:
+    state = TrainState(step=400, tgt_tokens=1_600_000, validations=VALIDATED)
+    assert bleu_at_end(state, FORECAST, 1.0) == {}
+    assert bleu_at_end(state, replace(FORECAST, start_from="model"), 0.5) == {}
+    assert bleu_at_end(state, replace(FORECAST, warmup_steps=300), 0.5) == {}
+    assert bleu_at_end(replace(state, stages=[[0, 4]]), FORECAST, 0.5) == {}
+    assert bleu_at_end(replace(state, validations=VALIDATED[:2]), FORECAST, 0.5) == {}
 
 
 def test_lost_patience_keeps_within_the_limit() -> None:

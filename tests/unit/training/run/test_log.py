@@ -40,6 +40,17 @@ def test_plain_lines_and_json(tmp_path: Path) -> None:
     assert events[1]["bleu"] == 3.2
 
 
+def test_a_forecast_is_in_the_line_and_in_the_log(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    event = {"step": 7, "loss": 2.0, "perplexity": 7.4, "bleu": 3.2, "chrf": 20.1}
+    event |= {"bleu_at_end": 30.2, "bleu_at_end_low": 27.6, "bleu_at_end_high": 33.4}
+    RunLog(tmp_path, LogLines(stream)).validation(event, best=True)
+    assert stream.getvalue() == (
+        "validation after step 7: perplexity 7.40  bleu 3.20 (28 to 33 at the end)  chrf 20.10  best so far\n"
+    )
+    assert json.loads((tmp_path / "log.jsonl").read_text()) == {"event": "validation", **event}
+
+
 def test_a_run_continues_after_its_terminal_is_closed(tmp_path: Path) -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:

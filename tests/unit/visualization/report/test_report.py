@@ -278,6 +278,18 @@ def test_complete_lines_of_a_truncated_log_are_read(tmp_path: Path) -> None:
     assert draw_run(TrainingLog()) is None
 
 
+def test_forecasts_of_bleu_are_a_band_around_the_scores() -> None:
+    scores = {"bleu": ((10.0, 9.0), (20.0, 18.0), (30.0, 23.0), (40.0, 25.0))}
+    bounds = {"bleu_at_end_low": ((20.0, 14.0), (30.0, 21.0)), "bleu_at_end_high": ((20.0, 40.0), (30.0, 30.0))}
+    (axes,) = draw_run(TrainingLog(validation=scores | bounds)).axes
+    [band] = axes.collections
+    assert {tuple(point) for point in band.get_paths()[0].vertices} == {(20, 14), (30, 21), (30, 30), (20, 40)}
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["BLEU at the end, forecast", "BLEU"]
+    assert axes.get_ylim()[1] == 40
+    (without,) = draw_run(TrainingLog(validation=scores)).axes
+    assert not without.collections
+
+
 def test_histograms_count_every_pair(run: Path) -> None:
     facts, store = read_run(run), open_stored_part(run, "train")
     figure = draw_lengths(facts.lengths, ("a", "b"), facts.config.data.max_tokens)

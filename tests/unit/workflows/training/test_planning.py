@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from dragoman.config import Config, TrainSettings, ValidateSettings
+from dragoman.config import PRESETS, Config, TrainSettings, ValidateSettings
+from dragoman.evaluation.learning_curve import TOKENS_TO_MOST
 from dragoman.workflows.training.planning import Measurement, forecast_of
 
 MEASURED = Measurement(
@@ -53,3 +54,12 @@ def test_the_nearest_limit_or_patience_ends_the_run() -> None:
     falling = replace(patience, train=replace(patience.train, decay_share=0.5))
     assert forecast_of(falling, MEASURED, usual_epochs=10).epochs == 10 / 0.8  # a fifth of the run follows
     assert math.isinf(forecast_of(endless, MEASURED, usual_epochs=10).hours_at_most)
+
+
+def test_minutes_to_quality_are_forecast_for_new_models_of_the_measured_size() -> None:
+    tiny = replace(CONFIG, model=PRESETS["tiny"])
+    minutes = forecast_of(tiny, MEASURED, usual_epochs=10).minutes_to_quality
+    assert minutes == pytest.approx([tokens / 4096 * 2 / 60 * 1.4 for tokens in TOKENS_TO_MOST])  # 20 % validates
+    tuned = replace(tiny, train=replace(tiny.train, start_from="model"))
+    for config in (tuned, replace(CONFIG, model=PRESETS["base"])):
+        assert forecast_of(config, MEASURED, usual_epochs=10).minutes_to_quality == ()
