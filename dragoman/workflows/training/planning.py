@@ -20,7 +20,7 @@ from dragoman.config.recipes import CorpusSize, Recipe, row_for, vocab_size_for
 from dragoman.data.batching import epoch_batches
 from dragoman.data.prepare import PreparedData
 from dragoman.display import Facts, ShownRecord
-from dragoman.evaluation.learning_curve import TOKENS_TO_MOST
+from dragoman.evaluation.learning_curve import TOKENS_TO_90_PERCENT
 from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
 from dragoman.signals import clean_up_when_terminated
@@ -96,7 +96,7 @@ class Forecast:
         The key of the setting that is expected to end the run, such as "train.max_steps".
     disk_bytes
         The size of the run's folder at the end.
-    minutes_to_quality
+    minutes_to_90_percent_bleu
         The least, usual and most minutes of training to 90 % of the BLEU of a long run. Empty in
         fine-tuning, and for models that are not as large as "tiny", whose curves were not measured.
     """
@@ -108,7 +108,7 @@ class Forecast:
     hours_at_most: float
     ends_by: str
     disk_bytes: float
-    minutes_to_quality: tuple[float, ...] = ()
+    minutes_to_90_percent_bleu: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -144,9 +144,9 @@ class Plan(ShownRecord):
             if math.isfinite(forecast.hours_at_most):
                 end += f"; at most {duration(3600 * forecast.hours_at_most)}"
         quality = []
-        if forecast.minutes_to_quality:
-            low, median, high = (f"{minutes:,.0f}" for minutes in forecast.minutes_to_quality)
-            minutes = f"about {median} minutes ({low} to {high})"
+        if forecast.minutes_to_90_percent_bleu:
+            least, usual, most = (f"{math.ceil(minutes):,}" for minutes in forecast.minutes_to_90_percent_bleu)
+            minutes = f"about {usual} min ({least} to {most}) of training"
             quality = [("quality", f"{minutes} to 90 % of the BLEU that this recipe reaches")]
         shape = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
         suggested = f"{recipe.preset}, vocabulary {recipe.vocab_size:,}: the default recipe for {limit} ({recipe.why})"
@@ -242,17 +242,17 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
         hours_at_most=(most * step_seconds + rest) / 3600,
         ends_by=ends_by,
         disk_bytes=kept_bytes(train, validations, measured.checkpoint_bytes, measured.parameters) + measured.data_bytes,
-        minutes_to_quality=_minutes_to_quality(config, step_seconds),
+        minutes_to_90_percent_bleu=_minutes_to_90_percent(config, step_seconds),
     )
 
 
-def _minutes_to_quality(config: Config, step_seconds: float) -> tuple[float, ...]:
-    """The minutes of training until `TOKENS_TO_MOST`, or () if no curve was measured for such a run."""
+def _minutes_to_90_percent(config: Config, step_seconds: float) -> tuple[float, ...]:
+    """The minutes of training until `TOKENS_TO_90_PERCENT`, or () if no curve was measured for such a run."""
     models = config.model, PRESETS["tiny"]
     sizes = {(model.d_model, model.num_encoder_layers, model.num_decoder_layers) for model in models}
     if config.train.start_from or len(sizes) > 1:
         return ()
-    return tuple(tokens / config.train.batch_tokens * step_seconds / 60 for tokens in TOKENS_TO_MOST)
+    return tuple(tokens / config.train.batch_tokens * step_seconds / 60 for tokens in TOKENS_TO_90_PERCENT)
 
 
 def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measurement:

@@ -1,6 +1,7 @@
 """The verb `plan` on a small corpus."""
 
 import json
+import re
 import signal
 import tempfile
 from pathlib import Path
@@ -49,6 +50,17 @@ def test_plan_measures_a_sample_and_leaves_no_files(
     assert files_in(corpus) == before
 
 
+def test_the_table_tells_when_a_model_of_the_recipe_is_nearly_good(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--tokenizer.vocab-size", "280", "--train.batch-tokens", "100", "--train.device", "cpu"]
+    assert run_command(["plan", "--data", "corpus.en-de.tsv", *flags]) == 0
+    found = re.search(r"\nquality +about ([\d,]+) min \(([\d,]+) to ([\d,]+)\) of training", capsys.readouterr().out)
+    assert found is not None
+    usual, least, most = (int(number.replace(",", "")) for number in found.groups())
+    assert 1 <= least <= usual <= most
+
+
 def test_the_table_names_the_limit_of_the_run_and_errors_are_one_line(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,6 +68,7 @@ def test_the_table_names_the_limit_of_the_run_and_errors_are_one_line(
     shown = " ".join(capsys.readouterr().out.split())
     for part in ("suggested size tiny, vocabulary 2,000", "patience", "memory", "disk", "an epoch"):
         assert part in shown
+    assert "BLEU" not in shown  # no curve was measured for such a small model
     assert run_command(["plan", "--data", "missing.en-de.tsv"]) == 2
     assert "missing.en-de.tsv" in capsys.readouterr().err
     assert not list((corpus / "temporary").glob("dragoman*"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dragoman.config import PRESETS, Config, TrainSettings, ValidateSettings
-from dragoman.evaluation.learning_curve import TOKENS_TO_MOST
+from dragoman.evaluation.learning_curve import TOKENS_TO_90_PERCENT
 from dragoman.workflows.training.planning import Measurement, forecast_of
 
 MEASURED = Measurement(
@@ -56,10 +56,10 @@ def test_the_nearest_limit_or_patience_ends_the_run() -> None:
     assert math.isinf(forecast_of(endless, MEASURED, usual_epochs=10).hours_at_most)
 
 
-def test_minutes_to_quality_are_forecast_for_new_models_of_the_measured_size() -> None:
+def test_minutes_to_90_percent_are_forecast_for_new_models_of_the_measured_size() -> None:
     tiny = replace(CONFIG, model=PRESETS["tiny"])
-    minutes = forecast_of(tiny, MEASURED, usual_epochs=10).minutes_to_quality
-    assert minutes == pytest.approx([tokens / 4096 * 2 / 60 * 1.4 for tokens in TOKENS_TO_MOST])  # 20 % validates
+    minutes = forecast_of(tiny, MEASURED, usual_epochs=10).minutes_to_90_percent_bleu
+    assert minutes == pytest.approx([tokens / 4096 * 2.8 / 60 for tokens in TOKENS_TO_90_PERCENT])  # 0.8 s to validate
     tuned = replace(tiny, train=replace(tiny.train, start_from="model"))
     for config in (tuned, replace(CONFIG, model=PRESETS["base"])):
-        assert forecast_of(config, MEASURED, usual_epochs=10).minutes_to_quality == ()
+        assert forecast_of(config, MEASURED, usual_epochs=10).minutes_to_90_percent_bleu == ()
