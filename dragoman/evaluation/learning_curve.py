@@ -27,7 +27,7 @@ _HIGH_BLEU = 70.0
 
 LEAST_BLEU = 1.0
 """A score below this comes from the frequent words alone, and says nothing about the curve."""
-TOKENS_TO_90_PERCENT = 4e6, 5e6, 7e6
+TOKENS_TO_90_PERCENT = 3.5e6, 5e6, 6.5e6
 """Target tokens until a new model as large as the preset "tiny" has 90 % of the BLEU of a long run.
 
 The least, the middle and the most of the measured corpora.
