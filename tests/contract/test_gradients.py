@@ -43,7 +43,8 @@ def _batches(num_pairs: int = 60, limit: int = 300) -> list[Batch]:
         for _ in range(2)
     )
     pairs = InMemoryPairs(src, tgt)
-    return [load_batch(pairs, piece) for piece in micro_batches(pairs.src_counts, pairs.tgt_counts, limit)]
+    pieces = micro_batches(pairs.src_counts, pairs.tgt_counts, limit, padding_slack=64)
+    return [load_batch(pairs, piece) for piece in pieces]
 
 
 def _model(**changes: object) -> Transformer:
