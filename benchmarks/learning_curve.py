@@ -9,6 +9,7 @@ all curves of that file in learning_curve.svg.
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "learning_curve"
@@ -16,20 +17,26 @@ Curve = list[tuple[float, float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    results, curves = add_runs(__doc__, RESULTS, read_curve)
+    draw(curves, results.with_suffix(".svg"))
+    for name, points in curves.items():
+        best = max(points, key=lambda point: point[1])
+        print(f"{name}: {best[1]:.2f} after {best[0]:.0f} of {points[-1][0]:.0f} minutes")
+
+
+def add_runs(description: str, results: Path, read: Callable[[Path], Curve]) -> tuple[Path, dict[str, Curve]]:
+    """Add the curves of the runs on the command line to the results. Return the results' path and all curves."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="folder of a run")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="without ending")
+    parser.add_argument("--results", type=Path, default=results, help="without ending")
     given = parser.parse_args()
     data = given.results.with_suffix(".json")
     curves: dict[str, Curve] = json.loads(data.read_text(encoding="utf-8")) if data.exists() else {}
     for run in given.runs:
-        curves[run.resolve().name] = read_curve(run) or sys.exit(f"{run} has no validation with BLEU in its log.")
+        curves[run.resolve().name] = read(run) or sys.exit(f"{run} has no validation with BLEU in its log.")
     lines = (f"{json.dumps(name)}: {json.dumps(points)}" for name, points in curves.items())
     data.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    draw(curves, given.results.with_suffix(".svg"))
-    for name, points in curves.items():
-        best = max(points, key=lambda point: point[1])
-        print(f"{name}: {best[1]:.2f} after {best[0]:.0f} of {points[-1][0]:.0f} minutes")
+    return given.results, curves
 
 
 def read_curve(run: Path) -> Curve:

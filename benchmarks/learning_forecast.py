@@ -2,16 +2,15 @@
 
     python benchmarks/learning_forecast.py [RUN ...]
 
-It adds finished runs, by the names of their folders, to benchmarks/results/learning_forecast.json, and writes the table
+It adds finished runs, named after their folders, to benchmarks/results/learning_forecast.json, and writes the table
 of all runs of that file to learning_forecast.md. The end is the mean of the last three validations.
 """
 
-import argparse
 import json
-import sys
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+
+from learning_curve import Curve, add_runs
 
 from dragoman.bundle.folder import read_settings
 from dragoman.evaluation.learning_curve import LEAST_BLEU, forecast_bleu
@@ -19,22 +18,12 @@ from dragoman.training.run.run_folder import RunFolder
 
 RESULTS = Path(__file__).parent / "results" / "learning_forecast"
 SHARES = 1 / 3, 1 / 2, 3 / 4
-Curve = list[tuple[float, float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="folder of a run")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="without ending")
-    given = parser.parse_args()
-    data = given.results.with_suffix(".json")
-    curves: dict[str, Any] = json.loads(data.read_text(encoding="utf-8")) if data.exists() else {}
-    for run in given.runs:
-        curves[run.name] = read_curve(run) or sys.exit(f"{run} has no validation with BLEU after its warm-up.")
-    lines = (f"{json.dumps(name)}: {json.dumps(points)}" for name, points in curves.items())
-    data.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    results, curves = add_runs(__doc__, RESULTS, read_curve)
     table = "\n".join(rows_of(curves))
-    given.results.with_suffix(".md").write_text(f"# BLEU at the end of a run, as forecast during it\n\n{table}\n")
+    results.with_suffix(".md").write_text(f"# BLEU at the end of a run, as forecast during it\n\n{table}\n")
     print(table)
 
 
