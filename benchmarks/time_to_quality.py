@@ -105,7 +105,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def cells(given: argparse.Namespace) -> Iterator[CurveCell]:
-    """Yield all requested curves, with the contenders next to each other in time. Dragoman has one try."""
+    """Yield all requested curves, with the contenders next to each other in time."""
     for seed in given.seeds:
         for corpus in given.corpus:
             for number in given.tries:
@@ -150,10 +150,10 @@ def measured(cell: CurveCell, given: argparse.Namespace, environments: Path) -> 
     work.mkdir(parents=True)
     say(f"{cell.label}: {cell.minutes:g} minutes")
     task = Task(corpus, QUALITY_CORPORA[cell.corpus].metric, cell.seed, cell.minutes, work, given.every_tokens)
+    settings = TRIES[cell.contender][cell.number].settings
     if cell.contender == "dragoman":
-        record = learn_dragoman.learn(task)
+        record = learn_dragoman.learn(task, settings)
     elif cell.contender in RECIPES:
-        settings = TRIES[cell.contender][cell.number].settings
         toolkit = learn_toolkit.make_toolkit(cell.contender, environments, task, settings)
         record = {"precision": "float32"} | learn_toolkit.learn(toolkit, task)
     else:

@@ -17,6 +17,7 @@ from typing import Any
 
 from side_by_side.learning import Point, Task, in_time
 from side_by_side.quality_corpora import VOCAB_SIZE
+from side_by_side.tries import Settings
 
 ROOT = Path(__file__).parents[2]
 POLL_SECONDS = 0.05
@@ -24,13 +25,13 @@ POLL_SECONDS = 0.05
 Event = dict[str, Any]
 
 
-def learn(task: Task) -> dict[str, Any]:
+def learn(task: Task, settings: Settings) -> dict[str, Any]:
     """Train, and return the record of the curve. Raises RuntimeError if training fails."""
     run, log = task.work / "run", task.work / "train.log"
     began = time.perf_counter()
     with log.open("w", encoding="utf-8") as stream:
         process = subprocess.Popen(
-            _command(task, run),
+            _command(task, run, settings),
             stdout=stream,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -75,7 +76,7 @@ def read_events(path: Path) -> list[Event]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]] if path.exists() else []
 
 
-def _command(task: Task, run: Path) -> list[str]:
+def _command(task: Task, run: Path, settings: Settings) -> list[str]:
     corpus, folder = task.corpus, task.corpus.folder
     options = {
         "--src": folder / f"train.{corpus.src_lang}",
@@ -92,6 +93,7 @@ def _command(task: Task, run: Path) -> list[str]:
         "--train.device": "cpu",
         "--train.log-every-steps": 1,
         "--validate.max-sentences": int(corpus.meta["val_pairs"]),
+        **{f"--{name}": value for name, value in settings.items()},
     }
     return [sys.executable, "-m", "dragoman", "train", *(str(word) for pair in options.items() for word in pair)]
 

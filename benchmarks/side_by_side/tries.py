@@ -21,9 +21,9 @@ Settings = Mapping[str, str | float]
 class Try:
     """Named settings with their source.
 
-    For a toolkit, they replace values of its configuration, by key. Others have `peak` (the highest learning rate),
-    `warmup` (steps), `dropout`, `batch_tokens`, `beta2` and, for torch, `norm_first`. The learning rate then falls with
-    the inverse square root of the step.
+    For a toolkit, they replace values of its configuration, by key. For Dragoman, they are flags of `dragoman train`.
+    Others have `peak` (the highest learning rate), `warmup` (steps), `dropout`, `batch_tokens`, `beta2` and, for torch,
+    `norm_first`. The learning rate then falls with the inverse square root of the step.
     """
 
     name: str
@@ -77,7 +77,14 @@ _OPENNMT_TUNED = (
 _OWN_LOOP_TUNED = Try("dropout 0.3, rate 0.005, warm-up 1,000", SMALL_DATA, _own_loop(0.005, 1000, 0.3, 4096))
 
 TRIES: dict[str, tuple[Try, ...]] = {
-    "dragoman": (Try("default recipe", "docs/reference/default-recipe.md", {}),),
+    "dragoman": (
+        Try("default recipe", "docs/reference/default-recipe.md", {}),
+        Try(
+            "default recipe of 0.2.0",
+            "docs/reference/default-recipe.md of that version",
+            {"train.optimizer": "adam", "train.decay-share": 0, "model.dropout": 0.3},
+        ),
+    ),
     "eole": (
         Try(
             "as documented",
