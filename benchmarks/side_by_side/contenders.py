@@ -45,6 +45,7 @@ TRAINING = (
     Contender("transformers Marian", "transformers", "train_marian"),
     Contender("transformers Marian, bfloat16 autocast", "transformers", "train_marian", ("--bfloat16",)),
     *_toolkits("train_toolkit"),
+    Contender("Eole, bfloat16 autocast", "eole", "train_toolkit", ("--toolkit", "eole", "--bfloat16")),
 )
 
 MARIAN_ENGINES = (

@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--toolkit", choices=sorted(TOOLKITS), required=True)
     parser.add_argument("--environments", type=Path, required=True, help="folder of the peers' environments")
     parser.add_argument("--work", type=Path, required=True, help="folder for configurations, models and logs")
+    parser.add_argument("--bfloat16", action="store_true", help="autocast; of these toolkits, only Eole has it on CPUs")
     parser.add_argument("--limit", type=float, default=600.0, help="a program that takes longer has failed (seconds)")
 
 
@@ -37,13 +38,15 @@ def toolkit_of(given: argparse.Namespace, purpose: str) -> Toolkit:
     work = given.work.resolve() / f"{given.toolkit}-{given.size.name}-{purpose}"
     work.mkdir(parents=True, exist_ok=True)
     programs = programs_of(given.environments.resolve(), given.toolkit)
-    return TOOLKITS[given.toolkit](Corpus(given.data.resolve()), programs, work, given.size)
+    overrides = {"compute_dtype": "bf16"} if given.bfloat16 else {}
+    return TOOLKITS[given.toolkit](Corpus(given.data.resolve()), programs, work, given.size, overrides)
 
 
 def print_toolkit_result(toolkit: Toolkit, result: dict[str, Any], **more: Any) -> None:
     """Print the result of an adapter, with peak memory of its largest program and versions of its environment."""
     memory = {"peak_rss_mb": children_peak_rss_mb(), "versions": versions_of(toolkit)}
-    print(MARK + json.dumps(result | {"precision": "float32"} | memory | more), flush=True)
+    precision = "bfloat16" if toolkit.overrides else "float32"
+    print(MARK + json.dumps(result | {"precision": precision} | memory | more), flush=True)
 
 
 def versions_of(toolkit: Toolkit) -> dict[str, str]:
