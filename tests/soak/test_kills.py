@@ -62,9 +62,22 @@ def test_a_stopped_and_continued_run_equals_the_uninterrupted_run(
 def test_a_killed_and_continued_run_equals_the_uninterrupted_run(
     tmp_path: Path, straight: Path, scaled: Callable[[int], int], report: Report
 ) -> None:
-    rng, run, killed = random.Random(2), tmp_path / "run", 0
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while killed < scaled(7) and time.monotonic() < deadline:
+    rng, killed, broken = random.Random(2), 0, []
+    runs = [tmp_path / str(number) for number in range(scaled(15))]
+    for run in runs:
+        kills = kill_often(run, scaled(7), rng)
+        assert exit_status(fork(train(run))) == 0
+        tensors, found = differences(run, straight)
+        killed += kills
+        broken += [f"run {run.name}: {found[0]}"] * kills if found else []
+    figures = f"{tensors} tensors and the loss of each step of every run bit-equal"
+    report(f"SIGKILLs in {len(runs)} runs of {STEPS} steps", killed, broken, figures)
+
+
+def kill_often(run: Path, times: int, rng: random.Random) -> int:
+    """Kill and restart a run `times` times, or fewer on a slow machine. Return the number of kills."""
+    deadline, killed = time.monotonic() + DEADLINE_SECONDS, 0
+    while killed < times and time.monotonic() < deadline:
         child = fork(train(run))
         time.sleep(rng.uniform(0.15, 0.6))
         os.kill(child, signal.SIGKILL)
@@ -73,10 +86,7 @@ def test_a_killed_and_continued_run_equals_the_uninterrupted_run(
         else:  # it finished before the kill
             shutil.rmtree(run)
             killed = 0
-    assert exit_status(fork(train(run))) == 0
-    tensors, found = differences(run, straight)
-    figures = f"{tensors} tensors and the loss of each step bit-equal"
-    report(f"SIGKILLs in {STEPS} steps", killed, found[:1] * killed, figures)
+    return killed
 
 
 MESSAGE = struct.Struct("<qd")

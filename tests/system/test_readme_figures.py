@@ -310,7 +310,7 @@ def reliability(first_words: str) -> tuple[int, str]:
 
 def test_the_table_of_tests_has_the_counts_of_the_results() -> None:
     kills, text = reliability("SIGKILLs in")
-    [steps] = re.findall(r"in (\d+) steps", text)
+    [(runs, steps)] = re.findall(r"in (\d+) runs of (\d+) steps", text)
     kinds = ("bit flipped", "truncated", "4,096 bytes zeroed")
     damaged = [reliability(f"{what}: {kind}") for what in ("checkpoint", "model") for kind in kinds]
     files = sum(int(count) for _, text in damaged for count in re.findall(r"(\d+) files", text))
@@ -318,7 +318,7 @@ def test_the_table_of_tests_has_the_counts_of_the_results() -> None:
     [sentences] = re.findall(r"\(([\d,]+) sentences of Multi30k\)", text)
     ways = translations / int(sentences.replace(",", ""))
     counts = {
-        "A killed run continues": f"{kills} kills in a run of {steps} steps",
+        "A killed run continues": f"{kills} kills in {runs} runs of {steps} steps",
         "A kill while saving": f"{reliability('SIGKILL while saving')[0]} kills",
         "A damaged checkpoint": f"{sum(count for count, _ in damaged):,} faults in {files} files, "
         f"{reliability('hostile model folders')[0]} models",
