@@ -73,7 +73,7 @@ def corpora_problems(config: Config, label: Callable[[str], str]) -> Iterator[st
         if corpus.max_tokens > config.data.max_tokens:
             yield (
                 f"{label(f'{key}.max_tokens')}{named} must be at most `data.max_tokens` ({config.data.max_tokens}), "
-                f"but is {corpus.max_tokens}. Raise `data.max_tokens`, or lower it."
+                f"but is {corpus.max_tokens}. Lower it, or raise `data.max_tokens`."
             )
         if 0 < corpus.max_length_ratio < 1:
             yield (
