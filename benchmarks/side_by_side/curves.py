@@ -189,7 +189,7 @@ def draw_curves(groups: Mapping[tuple[str, str, int], Sequence[Record]], path: P
         panel.set_xlim(left=0)
         panel.set_ylim(bottom=0)
         panel.grid(alpha=0.3)
-        panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        panel.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.0, -0.14), frameon=False)
         panel.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})
 
