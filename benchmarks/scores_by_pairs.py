@@ -10,7 +10,6 @@ an interrupted measurement. The report is benchmarks/results/scores_by_pairs.{js
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from quality import RECIPES, Corpus, Parts, Recipe, facts_of_run, machine, prepared, scores, train_command
+from quality import RECIPES, Corpus, Parts, Recipe, facts_of_run, machine, prepared, read_rows, scores, train_command
 from recording import say, write_json
 
 HERE = Path(__file__).parent
@@ -90,11 +89,6 @@ def first_pairs(read: Callable[[Path, str, str], Parts], pairs: int) -> Callable
     return reader
 
 
-def read_rows(results: Path) -> list[dict[str, Any]]:
-    path = results.with_suffix(".json")
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-
-
 def markdown(rows: list[dict[str, Any]]) -> str:
     """Return a table with a line per model."""
     lines = ["# Scores by the number of sentence pairs", ""]
@@ -107,14 +101,9 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         cells += [f"{row['steps']:,}", f"{row['epochs']:.0f}", f"{row['minutes']:.0f}", f"{row['parameters']:,}"]
         lines.append(f"| {' | '.join(cells)} |")
     signatures = sorted({f"{metric}: `{row[metric]['signature']}`" for row in rows for metric in METRICS})
-    machines = sorted({f"{row['machine']['cores']} cores of {row['machine']['processor']}" for row in rows})
-    lines += [
-        "",
-        "± is half of the 95 % interval of 1,000 bootstrap samples.",
-        "",
-        *(f"- {each}" for each in signatures),
-    ]
-    lines += [f"- {each}, {', '.join(sorted({row['precision'] for row in rows}))}" for each in machines]
+    machines = {f"{row['machine']['cores']} cores of {row['machine']['processor']}, {row['precision']}" for row in rows}
+    lines += ["", "± is half of the 95 % interval of 1,000 bootstrap samples.", ""]
+    lines += [f"- {each}" for each in (*signatures, *sorted(machines))]
     return "\n".join(lines) + "\n"
 
 

@@ -45,7 +45,7 @@ def toolkit_of(given: argparse.Namespace, purpose: str) -> Toolkit:
 def print_toolkit_result(toolkit: Toolkit, result: dict[str, Any], **more: Any) -> None:
     """Print the result of an adapter, with peak memory of its largest program and versions of its environment."""
     memory = {"peak_rss_mb": children_peak_rss_mb(), "versions": versions_of(toolkit)}
-    precision = "bfloat16" if toolkit.overrides else "float32"
+    precision = "bfloat16" if "compute_dtype" in toolkit.overrides else "float32"
     print(MARK + json.dumps(result | {"precision": precision} | memory | more), flush=True)
 
 
