@@ -14,6 +14,9 @@ ENGINES = {"torch": "torch", "textbook": "torch", "transformers": "transformers"
 
 PEERS = (*ENGINES, *RECIPES)
 
+TOOLKIT_NAMES = {"joeynmt": "JoeyNMT", "opennmt": "OpenNMT-py", "eole": "Eole", "sockeye": "Sockeye"}
+"""The toolkits with their own programs and environment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Contender:
@@ -31,8 +34,7 @@ class Contender:
 
 
 def _toolkits(adapter: str) -> tuple[Contender, ...]:
-    names = {"joeynmt": "JoeyNMT", "opennmt": "OpenNMT-py", "eole": "Eole", "sockeye": "Sockeye"}
-    return tuple(Contender(name, peer, adapter, ("--toolkit", peer)) for peer, name in names.items())
+    return tuple(Contender(name, peer, adapter, ("--toolkit", peer)) for peer, name in TOOLKIT_NAMES.items())
 
 
 TRAINING = (
