@@ -1,7 +1,7 @@
 # Serves a model on a CPU, without PyTorch:
 #
 #   docker build --tag dragoman .
-#   docker run --publish 5000:5000 --volume ./run:/model:ro dragoman
+#   docker run --publish 127.0.0.1:5000:5000 --volume ./run:/model:ro dragoman
 
 FROM python:3.12-slim AS build
 WORKDIR /src

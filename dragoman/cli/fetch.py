@@ -47,7 +47,7 @@ def build_parser() -> ArgumentParser:
         "name", metavar="NAME", nargs="?", help="Short name of a corpus, or name of a data set on the hub"
     )
     parser.add_argument("langs", metavar="LANGS", nargs="?", help="Source and target language, such as en-de")
-    parser.add_switch("--list", "List the short names, with languages, sizes and licences")
+    parser.add_switch("--list", "List the short names, with languages, sizes and licenses")
     parser.add_flag("--out", "FOLDER", "Folder to write [default: corpora/NAME.LANGS]", path_name)
     parser.add_flag(
         "--config", "NAME", "Configuration of the data set, if its name does not show the languages", default=""
