@@ -178,7 +178,6 @@ def test_the_ranges_of_speed_compare_like_with_like() -> None:
         ],
         "int16": list(duels(AVX2, "translation", "int16", "int8")),
     }
-    shares = memory_ratios(duel for each in training.values() for duel in each)
     multiples = memory_ratios(duel for each in engines.values() for duel in each)
     gains = [ours["details"]["bleu"] - theirs["details"]["bleu"] for _, ours, theirs in engines["int16"]]
     rounds = {"tiny": {3}, "base": {1}}
@@ -193,7 +192,6 @@ def test_the_ranges_of_speed_compare_like_with_like() -> None:
     assert figures(prose("Speed")) == [
         WORDS[cores],
         *(word for precision, each in training.items() for word in (*at_least(ratio for ratio, *_ in each), precision)),
-        *(f"{rounded(100 * share)}" for rounded, share in ((math.floor, min(shares)), (math.ceil, max(shares)))),
         str(BEAM),
         *(word for key in ("int8", "float32") for word in (*at_least(ratio for ratio, *_ in engines[key]), key)),
         "CTranslate2",
