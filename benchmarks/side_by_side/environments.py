@@ -78,17 +78,17 @@ def install(environments: Path, names: Sequence[str]) -> list[str]:
 
 def _install_one(environments: Path, name: str, log: Path) -> None:
     recipe = RECIPES[name]
-    create(environments / name, [("numpy",), ("--no-deps", *recipe.alone), recipe.needed], log)
+    create(environments, name, [("numpy",), ("--no-deps", *recipe.alone), recipe.needed], log)
 
 
-def create(environment: Path, steps: Sequence[Sequence[str]], log: Path, needs_torch: bool = True) -> None:
+def create(environments: Path, name: str, steps: Sequence[Sequence[str]], log: Path, needs_torch: bool = True) -> None:
     """Make a new environment: first the torch under test if needed, and then `steps`, the arguments of pip."""
-    environment.parent.mkdir(parents=True, exist_ok=True)
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    environments.mkdir(parents=True, exist_ok=True)
+    pip = [str(programs_of(environments, name) / "python"), "-m", "pip", "install", "--quiet"]
     torch = f"torch=={version('torch').partition('+')[0]}"
     index = [f"--index-url={os.environ['TORCH_INDEX']}"] if os.environ.get("TORCH_INDEX") else []
+    venv = [sys.executable, "-m", "venv", "--clear", str(environments / name)]
     first = [[*pip, "--no-deps", *index, torch], [*pip, torch]] if needs_torch else []
-    commands = [[sys.executable, "-m", "venv", "--clear", str(environment)], *first, *([*pip, *step] for step in steps)]
     with log.open("w", encoding="utf-8") as stream:
-        for command in commands:
+        for command in [venv, *first, *([*pip, *step] for step in steps)]:
             subprocess.run(command, check=True, stdout=stream, stderr=subprocess.STDOUT)

@@ -88,8 +88,8 @@ def _columns(table: Table) -> dict[str, Any]:
     unit = table.rows[0].unit
     columns = {
         "": lambda row: f"**{row.contender}**" if row.contender == "Dragoman" else row.contender,
-        unit: lambda row: _spread(row.speed, 0 if row.speed.median >= 100 else 1),
-        "Dragoman is": lambda row: f"{_spread(row.ratio, 2)}x" if row.ratio else "",
+        unit: lambda row: spread_text(row.speed, 0 if row.speed.median >= 100 else 1),
+        "Dragoman is": lambda row: f"{spread_text(row.ratio, 2)}x" if row.ratio else "",
         "precision": lambda row: row.precision,
         "peak MB": lambda row: f"{row.peak_rss_mb:,}",
     }
@@ -112,7 +112,8 @@ def _batch(row: Row) -> str:
     return f"{row.details['batch']} {row.details.get('batch_type', '')}".strip()
 
 
-def _spread(spread: Spread, digits: int) -> str:
+def spread_text(spread: Spread, digits: int) -> str:
+    """Return the median, with least and most in brackets."""
     median, least, most = (f"{value:,.{digits}f}" for value in (spread.median, spread.least, spread.most))
     return f"{median} ({least} to {most})" if least != most else median
 

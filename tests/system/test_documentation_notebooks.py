@@ -1,6 +1,7 @@
 """The notebooks of the documentation: each runs in a real kernel at reduced sizes, and is the page it was made from."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,16 @@ ASSERTED = ("Query and key swapped", "`x + norm(sublayer(x))` called post-norm",
 def test_each_mistake_has_a_fix_and_some_sections_assert_what_happens() -> None:
     page = (notebooks.ROOT / "docs" / "guide" / "14_mistakes.md").read_text(encoding="utf-8")
     _, *sections = page.split("\n## ")
-    *titles, _ = (section.partition("\n")[0] for section in sections)
-    assert set(ASSERTED) <= set(titles)
-    for title, section in zip(titles, sections, strict=False):
-        assert "**Fix:**" in section or "| fix |" in section, title
+    *titles, table, _ = (section.partition("\n")[0] for section in sections)
+    assert table == "Mistakes with Python and torch"
+    assert set(ASSERTED) <= {*titles, table}
+    for title, section in zip([*titles, table], sections, strict=False):
+        assert title == table or "**Fix:**" in section, title
         assert title not in ASSERTED or "\nassert " in section, title
 
 
 def test_the_chapter_on_mistakes_counts_them() -> None:
     page = (notebooks.ROOT / "docs" / "guide" / "14_mistakes.md").read_text(encoding="utf-8")
-    table = page.partition("| fix |")[2].partition("```")[0]
-    assert ("twenty-one common mistakes" in page) == (page.count("**Fix:**") + table.count("\n| ") - 1 == 21)
+    rows = page.partition("| --- | --- | --- |\n")[2].partition("\n\n")[0].split("\n")
+    assert all(re.fullmatch(r"\| [^|]+ \| [^|]+ \| [^|]+ \|", row) for row in rows)
+    assert ("twenty-one common mistakes" in page) == (page.count("**Fix:**") + len(rows) == 21)
