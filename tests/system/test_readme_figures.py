@@ -4,7 +4,6 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-TRAINING = {"tiny": "2026-11-22-tiny.json", "base": "2026-11-22-base.json"}
-"""The results file behind the columns of each size in the table of training."""
-TRANSLATION = "2026-11-21-side_by_side.json"
-AVX2 = {"tiny": "2026-11-23-avx2.json", "base": "2026-11-23-avx2_base.json"}
+SPEED = "2026-11-27-speed.json"
+"""The results file behind every figure of speed."""
+SIZES = ("tiny", "base")
 BEAM = 5
-LABELS = {"Marian in transformers": "transformers Marian"}
 """Contenders that have another name in the results files."""
 WORDS = {1: "one", 2: "two", 3: "three"}
 FIGURE = re.compile(r"\w*\d\w*(?:[.,]\d\w*)*|(?:one|two|three)(?= (?:CPU|core|round|seed|run)s?\b)")
@@ -73,156 +70,90 @@ def found(pattern: str, name: str) -> str:
     return str(match)
 
 
-def rows_of(name: str, part: str, size: str, beam: int = BEAM) -> list[dict[str, Any]]:
-    """Return the rows of one table of a results file. Dropout as in the paper is less work, so its row is left out."""
+def rows_of(part: str, size: str, beam: int = BEAM) -> list[dict[str, Any]]:
+    """Return the rows of one table of speed. Dropout as in the paper is less work, so its row is left out."""
     [table] = [
         each
-        for each in result(name)["tables"]
+        for each in result(SPEED)["tables"]
         if (each["part"], each["size"], each["beam"]) == (part, size, 0 if part == "training" else beam)
     ]
     return [row for row in table["rows"] if "dropout" not in row["contender"]]
 
 
-def contender_of(row: dict[str, Any]) -> str:
-    """Return the name of a row without its precision, as the README has it."""
-    name = row["contender"].split(",")[0]
-    return next((label for label, other in LABELS.items() if other == name), name)
+def tool_of(row: dict[str, Any]) -> str:
+    return str(row["contender"].split(",")[0])
 
 
-def row_of(rows: list[dict[str, Any]], label: str, precision: str) -> dict[str, Any] | None:
-    """Return the row of a contender in a precision; None if it was not measured."""
-    return next((row for row in rows if (contender_of(row), row["precision"]) == (label, precision)), None)
+def row_of(rows: list[dict[str, Any]], tool: str, precision: str) -> dict[str, Any]:
+    """Return the row of a tool in a precision."""
+    [row] = [row for row in rows if (tool_of(row), row["precision"]) == (tool, precision)]
+    return row
 
 
-def speed_ratio(name: str, key: list[Any], ours: dict[str, Any], theirs: dict[str, Any]) -> float:
-    """Return how many times as fast one contender is as another: the median of the ratios in the same round."""
+def speed_ratio(part: str, size: str, ours: dict[str, Any], theirs: dict[str, Any]) -> float:
+    """Return how many times as fast one row is as another: the median of the ratios in the same round."""
+    key = [part, size, 0 if part == "training" else BEAM]
     speeds: list[dict[int, float]] = [
         {
             record["round"]: record["speed"]
-            for record in result(name)["measurements"]
+            for record in result(SPEED)["measurements"]
             if record["accepted"] and record["key"] == [*key, row["contender"]]
         }
         for row in (ours, theirs)
     ]
-    return statistics.median(speeds[0][number] / speed for number, speed in speeds[1].items() if number in speeds[0])
+    assert speeds[0].keys() == speeds[1].keys()
+    ratios = [theirs / speeds[0][number] for number, theirs in speeds[1].items()]
+    return statistics.median(ratios if part == "latency" else [1 / ratio for ratio in ratios])
 
 
-def duels(
-    files: dict[str, str], part: str, precision: str, peer_precision: str = ""
-) -> Iterator[tuple[float, dict[str, Any], dict[str, Any]]]:
-    """Yield the ratio of speeds, our row and the peer's row, for each peer in that precision."""
-    for size, name in files.items():
-        rows = rows_of(name, part, size)
-        ours = row_of(rows, "Dragoman", precision)
-        assert ours
-        for peer in rows:
-            if contender_of(peer) != "Dragoman" and peer["precision"] == (peer_precision or precision):
-                yield speed_ratio(name, [part, size, BEAM if part != "training" else 0], ours, peer), ours, peer
+def least_ratio(part: str, size: str, precision: str = "") -> str:
+    """Return how many times as fast we are as the fastest other tool, rounded down: all of them in that precision."""
+    rows = [row for row in rows_of(part, size) if precision in ("", row["precision"])]
+    ours = row_of(rows, "Dragoman", precision or "bfloat16")
+    ratios = [speed_ratio(part, size, ours, row) for row in rows if tool_of(row) != "Dragoman"]
+    return f"{math.floor(min(ratios) * 10) / 10:.1f}"
 
 
-def span(values: Iterable[float], low: Callable[[float], float], high: Callable[[float], float]) -> list[str]:
-    """Return both ends of a range with one decimal, rounded by `low` and `high`."""
-    found = list(values)
-    return [f"{rounded(value * 10) / 10:.1f}" for rounded, value in ((low, min(found)), (high, max(found)))]
-
-
-def at_least(values: Iterable[float]) -> list[str]:
-    """Return a range of ratios that are good for us: both ends rounded down."""
-    return span(values, math.floor, math.floor)
-
-
-def memory_ratios(rows: Iterable[tuple[float, dict[str, Any], dict[str, Any]]]) -> list[float]:
-    return [ours["peak_rss_mb"] / theirs["peak_rss_mb"] for _, ours, theirs in rows]
-
-
-def test_the_table_of_training_has_every_measurement() -> None:
-    header, *rows = tables_of("Speed", 2)[0]
-    columns = [tuple(re.findall(r"\w+", title)) for title in header[1:]]
-    assert columns == [(size, precision) for size in TRAINING for precision in ("bfloat16", "float32")]
-    measured = {contender_of(row) for size, name in TRAINING.items() for row in rows_of(name, "training", size)}
-    assert {label for label, *_ in rows} == measured
-    for label, *cells in rows:
-        for (size, precision), cell in zip(columns, cells, strict=True):
-            row = row_of(rows_of(TRAINING[size], "training", size), label, precision)
-            assert cell == (f"{row['speed']['median']:,.0f} ({row['peak_rss_mb']:,})" if row else ""), (label, size)
-
-
-def test_the_table_of_translation_has_the_measurements_in_two_precisions() -> None:
-    header, *rows = tables_of("Speed", 2)[1]
-    assert figures(header[0]) == [str(BEAM)]
-    assert header[1:] == ["precision", "sentences/s", "peak MB", "BLEU", "one sentence"]
-    assert [row[:2] for row in rows] == [
-        [label, precision] for precision in ("int8", "float32") for label in ("Dragoman", "CTranslate2")
+def test_the_figures_of_speed_are_those_of_the_results() -> None:
+    """Ratios of speed are rounded down and ratios of memory up, so that no claim is larger than the measurement."""
+    machine, rows = result(SPEED)["machine"], result(SPEED)["tables"]
+    [rounds] = {row["rounds"] for table in rows for row in table["rows"]}
+    shapes = [PRESETS[size] for size in SIZES]
+    engines = [
+        [row_of(rows_of(part, size), tool, "int8") for tool in ("Dragoman", "CTranslate2")]
+        for part in ("translation", "latency")
+        for size in SIZES
     ]
-    for label, precision, *cells in rows:
-        row = row_of(rows_of(TRANSLATION, "translation", "tiny"), label, precision)
-        alone = row_of(rows_of(TRANSLATION, "latency", "tiny"), label, precision)
-        assert row
-        assert alone
-        speed, memory = f"{row['speed']['median']:,.0f}", f"{row['peak_rss_mb']:,}"
-        expected = [speed, memory, f"{row['details']['bleu']:.2f}", f"{alone['speed']['median']:.1f} ms"]
-        assert cells == expected, (label, precision)
-
-
-def test_the_ranges_of_speed_compare_like_with_like() -> None:
-    """Ratios of speed are rounded down, and ratios of memory up, so that no claim is larger than the measurement."""
-    training = {precision: list(duels(TRAINING, "training", precision)) for precision in ("bfloat16", "float32")}
-    avx512 = dict.fromkeys(("tiny", "base"), TRANSLATION)
-    engines = {
-        "int8": list(duels(avx512, "translation", "int8")),
-        "float32": [
-            duel
-            for files in (avx512, AVX2)
-            for duel in duels(files, "translation", "float32")
-            if contender_of(duel[2]) == "CTranslate2"
-        ],
-        "int16": list(duels(AVX2, "translation", "int16", "int8")),
-    }
-    multiples = memory_ratios(duel for each in engines.values() for duel in each)
-    gains = [ours["details"]["bleu"] - theirs["details"]["bleu"] for _, ours, theirs in engines["int16"]]
-    rounds = {"tiny": {3}, "base": {1}}
-    for size, expected in rounds.items():
-        rows = rows_of(TRANSLATION, "translation", size)
-        assert {row["rounds"] for row in rows if contender_of(row) in ("Dragoman", "CTranslate2")} == expected
-    assert {row["rounds"] for size, name in TRAINING.items() for row in rows_of(name, "training", size)} == {3}
-    files = {*TRAINING.values(), TRANSLATION, *AVX2.values()}
-    [cores] = {result(name)["machine"]["cores"] for name in files}
-    sizes = [PRESETS[size] for size in ("tiny", "base")]
-    shapes = [(size.num_encoder_layers, size.num_decoder_layers, size.d_model) for size in sizes]
+    gains = [ours["details"]["bleu"] - theirs["details"]["bleu"] for ours, theirs in engines[:2]]
+    assert gains[0] > 0 > gains[1]
     assert figures(prose("Speed")) == [
-        WORDS[cores],
-        *(word for precision, each in training.items() for word in (*at_least(ratio for ratio, *_ in each), precision)),
-        str(BEAM),
-        *(word for key in ("int8", "float32") for word in (*at_least(ratio for ratio, *_ in engines[key]), key)),
+        WORDS[machine["cores"]],
+        *(least_ratio("training", size, precision) for precision in ("", "float32") for size in SIZES),
+        "float32",
+        *("int8", str(BEAM), *(least_ratio("translation", size, "int8") for size in SIZES), "CTranslate2"),
+        *(f"{math.ceil(10 * ours['peak_rss_mb'] / theirs['peak_rss_mb']) / 10:.1f}" for ours, theirs in engines[:2]),
+        *(f"{abs(gain):.2f}" for gain in gains),
         "CTranslate2",
-        *span(multiples, math.floor, math.ceil),
-        *("AVX2", "int16", *at_least(ratio for ratio, *_ in engines["int16"]), "CTranslate2", "int8"),
-        *(f"{gain:.2f}" for gain in (min(gains), max(gains))),
-        *(WORDS[count] for size in ("tiny", "base") for count in rounds[size]),
-        *(str(number) for shape in shapes for number in shape),
-        *(result(TRANSLATION)["machine"]["cpu_capability"], "AVX2"),
+        *(f"{pair[place]['speed']['median']:.1f}" for place in (0, 1) for pair in engines[2:]),
+        found(r"\| Dragoman, to translate \| (\d+) \|", "footprint.md"),
+        found(r"\| Dragoman, to translate \| \d+ \| ([\d.]+) ", "footprint.md"),
+        WORDS[rounds],
+        *(
+            str(number)
+            for shape in shapes
+            for number in (shape.num_encoder_layers, shape.num_decoder_layers, shape.d_model)
+        ),
+        "AVX2",
     ]
 
 
-def test_the_results_behind_the_tables_of_speed_are_the_newest() -> None:
-    """Of the same part and size on a processor with the same vector instructions."""
-    used = [*((name, "training", size) for size, name in TRAINING.items())]
-    used += [(TRANSLATION, "translation", "tiny"), (TRANSLATION, "latency", "tiny")]
-    used += [(name, "translation", size) for size, name in AVX2.items()]
-    for name, part, size in used:
-        machine = result(name)["machine"]
-        for path in sorted(RESULTS.glob("*.json")):
-            other = result(path.name)
-            if "tables" not in other or other["date"] <= result(name)["date"]:
-                continue
-            if other["machine"]["cpu_capability"] == machine["cpu_capability"]:
-                measured = {(table["part"], table["size"]) for table in other["tables"]}
-                assert (part, size) not in measured, f"{path.name} is newer than {name}: take its figures"
-
-
-def test_the_links_to_measurements_are_those_of_the_files_behind_the_tables() -> None:
-    linked = re.findall(r"\]\(benchmarks/results/(\d{4}-[^)]+)\.md\)", README)
-    assert linked == [Path(name).stem for name in (*TRAINING.values(), TRANSLATION)]
+def test_the_results_of_speed_are_the_newest_and_shown() -> None:
+    assert README.count(f"(benchmarks/results/{Path(SPEED).stem}.svg)") == 1
+    assert README.count(f"(benchmarks/results/{Path(SPEED).stem}.md)") == 1
+    others = [result(path.name) for path in RESULTS.glob("*.json") if path.name != SPEED]
+    newer = [other for other in others if "tables" in other and other["date"] > result(SPEED)["date"]]
+    capability = result(SPEED)["machine"]["cpu_capability"]
+    assert all(other["machine"]["cpu_capability"] != capability for other in newer), "take the newest figures"
 
 
 def scores_of(name: str, metric: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -144,9 +144,10 @@ def test_links_and_pictures_of_the_readme_are_absolute_in_the_package(built: dic
     assert str(built[""].get_payload()).strip() == readme.strip()
     published, version = str(built[ADDRESS].get_payload()), release.read_version(ROOT)
     found = re.findall(r"\]\(([^()\s]+)\)", published)
+    pictures = re.findall(r"!\[[^]]*\]\(([^()\s]+)\)", readme)
     assert [link for link in found if "://" not in link and not link.startswith("#")] == []
     for link in relative:
-        view = "raw" if link.startswith("docs/images/") else "blob"
+        view = "raw" if link in pictures else "blob"
         assert f"{ADDRESS}/{view}/v{version}/{link}" in found
         assert (ROOT / link.partition("#")[0]).exists()
 
