@@ -21,7 +21,6 @@ SPEED = "2026-11-27-speed.json"
 """The results file behind every figure of speed."""
 SIZES = ("tiny", "base")
 BEAM = 5
-"""Contenders that have another name in the results files."""
 WORDS = {1: "one", 2: "two", 3: "three"}
 FIGURE = re.compile(r"\w*\d\w*(?:[.,]\d\w*)*|(?:one|two|three)(?= (?:CPU|core|round|seed|run)s?\b)")
 """A word with a digit, such as 5,973, float32 or 13a, or a number in letters before a word that is counted here."""
@@ -39,14 +38,11 @@ def prose(title: str) -> str:
     return re.sub(r"\s+", " ", " ".join(lines))
 
 
-def tables_of(title: str, count: int = 1) -> list[list[list[str]]]:
-    """Return the `count` tables of a section, each with its header as first row and without emphasis."""
-    blocks = re.findall(r"(?:^\|.*\n)+", section(title), re.MULTILINE)
-    assert len(blocks) == count
-    return [
-        [[cell.strip().strip("*") for cell in line.strip("|").split("|")] for line in block.split("\n") if line]
-        for block in (re.sub(r"^\| ---.*\n", "", block, flags=re.MULTILINE) for block in blocks)
-    ]
+def table_of(title: str) -> list[list[str]]:
+    """Return the table of a section, with its header as first row and without emphasis."""
+    [block] = re.findall(r"(?:^\|.*\n)+", section(title), re.MULTILINE)
+    lines = re.sub(r"^\| ---.*\n", "", block, flags=re.MULTILINE).split("\n")
+    return [[cell.strip().strip("*") for cell in line.strip("|").split("|")] for line in lines if line]
 
 
 def figures(text: str) -> list[str]:
@@ -70,12 +66,16 @@ def found(pattern: str, name: str) -> str:
     return str(match)
 
 
-def rows_of(part: str, size: str, beam: int = BEAM) -> list[dict[str, Any]]:
+def beam_of(part: str) -> int:
+    return 0 if part == "training" else BEAM
+
+
+def rows_of(part: str, size: str) -> list[dict[str, Any]]:
     """Return the rows of one table of speed. Dropout as in the paper is less work, so its row is left out."""
     [table] = [
         each
         for each in result(SPEED)["tables"]
-        if (each["part"], each["size"], each["beam"]) == (part, size, 0 if part == "training" else beam)
+        if (each["part"], each["size"], each["beam"]) == (part, size, beam_of(part))
     ]
     return [row for row in table["rows"] if "dropout" not in row["contender"]]
 
@@ -92,18 +92,16 @@ def row_of(rows: list[dict[str, Any]], tool: str, precision: str) -> dict[str, A
 
 def speed_ratio(part: str, size: str, ours: dict[str, Any], theirs: dict[str, Any]) -> float:
     """Return how many times as fast one row is as another: the median of the ratios in the same round."""
-    key = [part, size, 0 if part == "training" else BEAM]
     speeds: list[dict[int, float]] = [
         {
             record["round"]: record["speed"]
             for record in result(SPEED)["measurements"]
-            if record["accepted"] and record["key"] == [*key, row["contender"]]
+            if record["accepted"] and record["key"] == [part, size, beam_of(part), row["contender"]]
         }
         for row in (ours, theirs)
     ]
     assert speeds[0].keys() == speeds[1].keys()
-    ratios = [theirs / speeds[0][number] for number, theirs in speeds[1].items()]
-    return statistics.median(ratios if part == "latency" else [1 / ratio for ratio in ratios])
+    return statistics.median(speeds[0][number] / speed for number, speed in speeds[1].items())
 
 
 def least_ratio(part: str, size: str, precision: str = "") -> str:
@@ -116,8 +114,7 @@ def least_ratio(part: str, size: str, precision: str = "") -> str:
 
 def test_the_figures_of_speed_are_those_of_the_results() -> None:
     """Ratios of speed are rounded down and ratios of memory up, so that no claim is larger than the measurement."""
-    machine, rows = result(SPEED)["machine"], result(SPEED)["tables"]
-    [rounds] = {row["rounds"] for table in rows for row in table["rows"]}
+    [rounds] = {row["rounds"] for table in result(SPEED)["tables"] for row in table["rows"]}
     shapes = [PRESETS[size] for size in SIZES]
     engines = [
         [row_of(rows_of(part, size), tool, "int8") for tool in ("Dragoman", "CTranslate2")]
@@ -127,7 +124,7 @@ def test_the_figures_of_speed_are_those_of_the_results() -> None:
     gains = [ours["details"]["bleu"] - theirs["details"]["bleu"] for ours, theirs in engines[:2]]
     assert gains[0] > 0 > gains[1]
     assert figures(prose("Speed")) == [
-        WORDS[machine["cores"]],
+        WORDS[result(SPEED)["machine"]["cores"]],
         *(least_ratio("training", size, precision) for precision in ("", "float32") for size in SIZES),
         "float32",
         *("int8", str(BEAM), *(least_ratio("translation", size, "int8") for size in SIZES), "CTranslate2"),
@@ -190,7 +187,7 @@ def test_the_table_of_quality_has_the_scores_of_the_results() -> None:
         else found(r"Wu et al\. report ([\d.]+\d), and a public", "README.md")
         for after in ("On the validation", "")
     ]
-    assert tables_of("Quality")[0][1:] == [
+    assert table_of("Quality")[1:] == [
         [
             f"Multi30k, English to German, {wu}, {WORDS[len(seeds)]} seeds, "
             f"{min(minutes):.0f} to {max(minutes):.0f} minutes on {cores} cores",
@@ -256,7 +253,7 @@ def test_the_table_of_tests_has_the_counts_of_the_results() -> None:
         "`check` finds": f"{sum(reliability(f'slides, {name}')[0] for name in ('Multi30k', 'Tatoeba'))} shifts, "
         f"{sum(reliability(f'leaks, {kind}')[0] for kind in ('exact', 'near'))} leaked sentences",
     }
-    rows = tables_of("Tested")[0][1:]
+    rows = table_of("Tested")[1:]
     assert len(rows) == len(counts)
     for (label, tested), (words, count) in zip(rows, counts.items(), strict=True):
         assert label.startswith(words)
