@@ -5,7 +5,11 @@
 
 A size is the beginning of one shuffled training set without repeated pairs, so it contains all smaller ones. All sizes
 of a corpus have the same validation and test sets, and beam search with the recipe's beam. The same command continues
-an interrupted measurement. The report is benchmarks/results/scores_by_pairs.{json,md,svg}, with 95 % intervals from
+an interrupted measurement. Commands for other sizes can run beside it, each bound to cores of its own:
+
+    taskset -c 0 python benchmarks/scores_by_pairs.py --corpus multi30k
+
+The report is benchmarks/results/scores_by_pairs.{json,md,svg}, with 95 % intervals from
 1,000 bootstrap samples of the test set.
 """
 
@@ -61,8 +65,7 @@ def measure(name: str, pairs: int, given: argparse.Namespace) -> None:
     folder = given.folder / f"{name}-{pairs}-{given.minutes:g}"
     parts = prepared(corpus, folder / "text")
     key = {"corpus": name, "pairs": len(parts["train"]), "limit": given.minutes}
-    rows = read_rows(given.results)
-    if any(key.items() <= row.items() for row in rows):
+    if any(key.items() <= row.items() for row in read_rows(given.results)):
         return
     say(f"{TITLES[name]}, {key['pairs']:,} pairs: {given.minutes:g} minutes")
     if code := subprocess.run(train_command(Recipe(corpus), folder, given), check=False).returncode:
@@ -72,9 +75,8 @@ def measure(name: str, pairs: int, given: argparse.Namespace) -> None:
     row = key | {"date": time.strftime("%Y-%m-%d"), "machine": machine(), **facts}
     row |= {metric: found[metric] for metric in METRICS}
     given.results.parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        given.results.with_suffix(".json"), sorted([*rows, row], key=lambda each: (each["corpus"], each["pairs"]))
-    )
+    rows = [*read_rows(given.results), row]  # read again: a process on another core may have added a row
+    write_json(given.results.with_suffix(".json"), sorted(rows, key=lambda each: (each["corpus"], each["pairs"])))
 
 
 def first_pairs(read: Callable[[Path, str, str], Parts], pairs: int) -> Callable[[Path, str, str], Parts]:
@@ -101,10 +103,17 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         cells += [f"{row['steps']:,}", f"{row['epochs']:.0f}", f"{row['minutes']:.0f}", f"{row['parameters']:,}"]
         lines.append(f"| {' | '.join(cells)} |")
     signatures = sorted({f"{metric}: `{row[metric]['signature']}`" for row in rows for metric in METRICS})
-    machines = {f"{row['machine']['cores']} cores of {row['machine']['processor']}, {row['precision']}" for row in rows}
-    lines += ["", "± is half of the 95 % interval of 1,000 bootstrap samples.", ""]
+    machines = {f"{cores_of(row)} of {row['machine']['processor']}, {row['precision']}" for row in rows}
+    limits = " or ".join(f"{limit:g}" for limit in sorted({row["limit"] for row in rows}))
+    lines += ["", f"Each run had {limits} minutes. Steps, epochs and minutes are those of its best checkpoint."]
+    lines += ["± is half of the 95 % interval of 1,000 bootstrap samples.", ""]
     lines += [f"- {each}" for each in (*signatures, *sorted(machines))]
     return "\n".join(lines) + "\n"
+
+
+def cores_of(row: dict[str, Any]) -> str:
+    cores = row["machine"]["cores"]
+    return f"{cores} core{'s' if cores > 1 else ''}"
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
@@ -116,17 +125,17 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "dragoman"  # the same numbers give the same file
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for panel, metric in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
-        for colour, corpus in zip(("#0b6e4f", "#c8553d"), CORPORA, strict=True):
+        for colour, marker, corpus in zip(("#0b6e4f", "#c8553d"), "os", CORPORA, strict=True):
             found = [row for row in rows if row["corpus"] == corpus]
             values, intervals = ([row[metric][each] for row in found] for each in ("value", "interval"))
-            style = {"color": colour, "marker": "o", "markersize": 4, "linewidth": 1.3, "capsize": 2}
+            style = {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.3, "capsize": 2}
             panel.errorbar([row["pairs"] for row in found], values, yerr=intervals, label=TITLES[corpus], **style)
         panel.set_xscale("log")
         panel.xaxis.set_major_locator(FixedLocator(sorted({row["pairs"] for row in rows} & set(SIZES))))
         panel.xaxis.set_minor_locator(NullLocator())
         panel.xaxis.set_major_formatter(FuncFormatter(lambda pairs, _: f"{pairs:,.0f}"))
         panel.tick_params(axis="x", labelrotation=45, labelsize=8)
-        panel.set_xlabel("sentence pairs of training")
+        panel.set_xlabel("sentence pairs in the training text")
         panel.set_ylabel(f"{metric}, test, with 95 % interval")
         panel.set_ylim(bottom=0)
         panel.grid(alpha=0.3)

@@ -166,20 +166,14 @@ def time_of(entry: dict[str, Any]) -> str:
 
 
 def test_the_table_of_quality_has_the_scores_of_the_results() -> None:
-    paper, own = "tokenised lower-cased BLEU", "BLEU"
+    paper = "tokenised lower-cased BLEU"
     german = "wu2021_multi30k_en_de"
     seeds = [scores_of(name, paper) for name in (german, f"{german}_seed_2", f"{german}_seed_3")]
     values = [score["value"] for _, score in seeds]
     minutes = [entry["minutes"] for entry, _ in seeds]
     cores = " or ".join(WORDS[count] for count in sorted({entry["machine"]["threads"] for entry, _ in seeds}))
     french, french_score = scores_of("wu2021_multi30k_en_fr", paper)
-    default, default_score = scores_of("multi30k_en_de_by_the_rule_40_minutes", own)
-    assert {entry["precision"] for entry, _ in seeds} | {french["precision"], default["precision"]} == {"bfloat16"}
-    assert not re.search(r"tok:(?!13a)", default_score["signature"])
-    tatoeba = re.search(r"## Tatoeba, English to German, without a config.*?(?= ## )", page("README.md"))
-    assert tatoeba
-    assert "30 minutes" in tatoeba[0]
-    [tatoeba_score] = re.findall(r"\| test \| \*\*([\d.]+)\*\*", tatoeba[0])
+    assert {entry["precision"] for entry, _ in seeds} | {french["precision"]} == {"bfloat16"}
     wu = "as in Wu et al. 2021"
     published = [
         found(rf"tokenized, lower-cased BLEU\. Wu et al\. report ([\d.]+\d)\. {after}", "README.md")
@@ -199,31 +193,33 @@ def test_the_table_of_quality_has_the_scores_of_the_results() -> None:
             f"{french_score['value']:.2f} ± {french_score['interval']:.2f}",
             published[1],
         ],
-        [
-            f"Multi30k, English to German, no settings, {time_of(default)}",
-            f"{default_score['value']:.2f} ± {default_score['interval']:.2f}",
-            "",
-        ],
-        ["Tatoeba, English to German, no settings, 30 minutes on two cores", tatoeba_score, ""],
     ]
 
 
-def test_the_limits_of_the_scores_are_those_of_the_results() -> None:
+def test_the_scores_by_pairs_are_those_of_the_results() -> None:
+    assert README.count("(benchmarks/results/scores_by_pairs.svg)") == 1
+    rows = result("scores_by_pairs.json")
+    largest = [
+        max((row for row in rows if row["corpus"] == corpus), key=lambda row: row["pairs"])
+        for corpus in ("multi30k", "tatoeba")
+    ]
+    [minutes] = {f"{row['limit']:g}" for row in rows}
+    [cores] = {row["machine"]["cores"] for row in rows}
+    [sentences] = {f"{row['BLEU']['sentences']:,}" for row in rows}
+    assert not re.search(r"tok:(?!13a)", str(rows))
     telugu, score = scores_of("english_telugu_by_the_rule_to_its_end", "BLEU")
-    held_out = found(r"Validation and test sets of ([\d,]+) pairs each were held out", "README.md")
-    level = found(r"± is half of the (\d+) % interval", "quality.md")
+    level = found(r"± is half of the (\d+) % interval", "scores_by_pairs.md")
     assert figures(prose("Quality")) == [
-        *(level, "1", "2", "3", "4", "one", "13a", held_out, "bfloat16"),
-        *(f"{telugu['train_pairs']:,}", f"{score['value']:.2f}"),
+        *(level, "bfloat16", "one", minutes, WORDS[cores], "13a", level, "Multi30k"),
+        *(text for row in largest for text in (f"{row['BLEU']['value']:.2f}", f"{row['pairs']:,}")),
+        *(sentences, f"{telugu['train_pairs']:,}", f"{score['value']:.2f}"),
     ]
 
 
 def test_the_sizes_of_measured_corpora_are_those_of_the_results() -> None:
     [bullet] = re.findall(r"^- \*\*own parallel text\*\*.*(?:\n  .*)*", README, re.MULTILINE)
-    smallest = found(r"# ([\d,]+) pairs of Multi30k", "small_data.md")
-    largest = found(r"The corpus has ([\d,]+) pairs", "README.md")
-    assert figures(bullet) == [smallest, largest]
-    assert all(entry["train_pairs"] >= int(smallest.replace(",", "")) for entry in result("quality.json"))
+    pairs = [row["pairs"] for row in result("scores_by_pairs.json")]
+    assert figures(bullet) == [f"{min(pairs):,}", f"{max(pairs):,}"]
 
 
 def reliability(first_words: str) -> tuple[int, str]:
