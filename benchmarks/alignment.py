@@ -4,6 +4,13 @@
     python benchmarks/alignment.py runs/demo                    attention, lexicon and both
     python benchmarks/alignment.py runs/demo --layers           also other layers and readings of attention
 
+The model with 6 decoder layers:
+
+    dragoman train --data runs/demo-corpus/train.en-de.tsv --data.dev runs/demo-corpus/dev.en-de.tsv \\
+        --tokenizer.vocab-size 2000 --model.preset tiny --model.num-encoder-layers 3 --model.num-decoder-layers 6 \\
+        --model.d-ff 512 --model.dropout 0.1 --train.batch-tokens 2048 --train.learning-rate 0.003 \\
+        --train.warmup-steps 400 --train.max-minutes 16 --train.patience 0 --validate.every-epochs 2 --out runs/deep
+
 The aligners read 500 test pairs and 200 validation pairs, with the reference as the translation. They use the model's
 attention, its lexicon, or both: link counts times the square root of attention. A model without a lexicon gets one from
 the 30,000 training pairs. A second table shows how many training pairs a lexicon needs.
