@@ -220,6 +220,7 @@ def test_the_sizes_of_measured_corpora_are_those_of_the_results() -> None:
     [bullet] = re.findall(r"^- \*\*own parallel text\*\*.*(?:\n  .*)*", README, re.MULTILINE)
     pairs = [row["pairs"] for row in result("scores_by_pairs.json")]
     assert figures(bullet) == [f"{min(pairs):,}", f"{max(pairs):,}"]
+    assert all(entry["train_pairs"] >= min(pairs) for entry in result("quality.json"))
 
 
 def reliability(first_words: str) -> tuple[int, str]:
