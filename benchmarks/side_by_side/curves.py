@@ -109,14 +109,14 @@ def rows_of(journal: Journal, minutes: float) -> list[CurveRow]:
     return rows
 
 
-def curves_markdown(rows: Sequence[CurveRow], about: Mapping[str, Any]) -> str:
-    """Return the tables, the settings of each row and the versions."""
+def curves_markdown(rows: Sequence[CurveRow], about: Mapping[str, Any], name: str) -> str:
+    """Return the tables, the settings of each row and the versions. `name` is that of the other files."""
     machine, budget = about["machine"], about["minutes"]
     lines = [
         f"# Minutes to quality, {about['date']}",
         "",
-        "Made by `python benchmarks/time_to_quality.py`; all curves are in time_to_quality.json and in",
-        "[time_to_quality.svg](time_to_quality.svg).",
+        f"Made by `python benchmarks/time_to_quality.py`; all curves are in {name}.json and in",
+        f"[{name}.svg]({name}.svg).",
         "",
         f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, {machine['memory_gb']} GiB; "
         f"torch {machine['torch']}, Python {machine['python']}.",
@@ -161,7 +161,7 @@ def write_curves(results: Path, journal: Journal, about: Mapping[str, Any]) -> l
     curves = [record for records in groups.values() for record in records]
     paths = [results.with_suffix(ending) for ending in (".json", ".md", ".svg")]
     write_json(paths[0], {**about, "rows": [asdict(row) for row in rows], "curves": curves})
-    paths[1].write_text(curves_markdown(rows, about), encoding="utf-8")
+    paths[1].write_text(curves_markdown(rows, about, results.name), encoding="utf-8")
     draw_curves(groups, paths[2])
     return paths
 
