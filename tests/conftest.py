@@ -52,6 +52,14 @@ TINY = {
 }
 
 
+@pytest.fixture(autouse=True)
+def same_number_of_threads() -> Iterator[None]:
+    """Fail a test that leaves torch with another number of threads, which makes training in later tests much slower."""
+    yield
+    if torch := sys.modules.get("torch"):
+        assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"]), "use the fixture `computing_on`"
+
+
 @pytest.fixture(scope="session")
 def computing_on() -> Callable[[int], AbstractContextManager[None]]:
     """Set the number of torch's threads, and so of batches in parallel, inside a `with` block."""

@@ -4,7 +4,8 @@ import json
 import shutil
 import signal
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -528,15 +529,17 @@ def test_the_same_text_may_have_another_name(
     assert "is a run with `data.train`" in capsys.readouterr().err
 
 
-def test_a_run_keeps_its_number_of_threads_until_it_is_set(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_its_number_of_threads_until_it_is_set(
+    corpus: Path, computing_on: Callable[[int], AbstractContextManager[None]]
+) -> None:
     """Dropout depends on the number of threads, so a machine with more processors must not change a run."""
     run = corpus.parent / "run"
-    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
-    assert train(corpus) == 0
-    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
-    assert train(corpus, {"--train.max-steps": "3"}) == 0
-    assert _frozen_threads(run) == 3
-    assert train(corpus, {"--train.max-steps": "4", "--train.threads": "1"}) == 0
+    with computing_on(3):
+        assert train(corpus) == 0
+    with computing_on(2):
+        assert train(corpus, {"--train.max-steps": "3"}) == 0
+        assert _frozen_threads(run) == 3
+        assert train(corpus, {"--train.max-steps": "4", "--train.threads": "1"}) == 0
     assert _frozen_threads(run) == 1
 
 
