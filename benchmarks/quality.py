@@ -279,6 +279,12 @@ def machine() -> dict[str, Any]:
     return facts(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
 
 
+def machine_of(row: dict[str, Any]) -> str:
+    """Name the machine of a row by its cores and processor."""
+    cores = row["machine"]["cores"]
+    return f"{cores} core{'s' if cores > 1 else ''} of {row['machine']['processor']}"
+
+
 def read_rows(results: Path) -> list[dict[str, Any]]:
     path = results.with_suffix(".json")
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
@@ -310,9 +316,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
         *(f"- {each}" for each in sorted(signatures)),
     ]
     machines = {
-        f"{row['name']} ({row['date']}): {row['machine']['cores']} cores of {row['machine']['processor']}, "
-        f"{row['precision']}, `{row['command']}`"
-        for row in rows
+        f"{row['name']} ({row['date']}): {machine_of(row)}, {row['precision']}, `{row['command']}`" for row in rows
     }
     return "\n".join([*lines, "", *(f"- {each}" for each in sorted(machines))]) + "\n"
 

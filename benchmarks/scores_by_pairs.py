@@ -22,7 +22,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from quality import RECIPES, Corpus, Parts, Recipe, facts_of_run, machine, prepared, read_rows, scores, train_command
+from quality import (
+    RECIPES,
+    Corpus,
+    Parts,
+    Recipe,
+    facts_of_run,
+    machine,
+    machine_of,
+    prepared,
+    read_rows,
+    scores,
+    train_command,
+)
 from recording import say, write_json
 
 HERE = Path(__file__).parent
@@ -103,17 +115,12 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         cells += [f"{row['steps']:,}", f"{row['epochs']:.0f}", f"{row['minutes']:.0f}", f"{row['parameters']:,}"]
         lines.append(f"| {' | '.join(cells)} |")
     signatures = sorted({f"{metric}: `{row[metric]['signature']}`" for row in rows for metric in METRICS})
-    machines = {f"{cores_of(row)} of {row['machine']['processor']}, {row['precision']}" for row in rows}
+    machines = {f"{machine_of(row)}, {row['precision']}" for row in rows}
     limits = " or ".join(f"{limit:g}" for limit in sorted({row["limit"] for row in rows}))
     lines += ["", f"Each run had {limits} minutes. Steps, epochs and minutes are those of its best checkpoint."]
     lines += ["± is half of the 95 % interval of 1,000 bootstrap samples.", ""]
     lines += [f"- {each}" for each in (*signatures, *sorted(machines))]
     return "\n".join(lines) + "\n"
-
-
-def cores_of(row: dict[str, Any]) -> str:
-    cores = row["machine"]["cores"]
-    return f"{cores} core{'s' if cores > 1 else ''}"
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
