@@ -196,9 +196,9 @@ class Gradients:
     def _refresh(self) -> None:
         """Update the copies from the weights."""
         parameters = dict(self.model.named_parameters())
-        for name, copy in self._copies.items():
-            if copy is not parameters[name]:
-                copy.copy_(parameters[name])
+        changed = {name: copy for name, copy in self._copies.items() if copy is not parameters[name]}
+        if changed:
+            torch._foreach_copy_(list(changed.values()), [parameters[name] for name in changed])
         if self.helpers is not None:
             self.helpers.refresh(self._copies)
 

@@ -72,7 +72,8 @@ def plan_memory(gradients: Gradients, settings: TrainSettings, pairs: Pairs, spl
 
 def micro_batch_tokens(settings: TrainSettings, pairs: Pairs, device: torch.device) -> int:
     """The set number of padded positions to compute at once, or the number that is fast and fits every pair."""
-    fast = min(_FAST_TOKENS.get(device.type, 4096), settings.batch_tokens)
+    step = settings.batch_tokens if device.type == "cpu" else 2 * settings.batch_tokens  # with its padding
+    fast = min(_FAST_TOKENS.get(device.type, 4096), step)
     return settings.micro_batch_tokens or max(smallest_micro_batch(pairs), fast)
 
 
@@ -127,7 +128,7 @@ def padded_width(batch: Batch) -> int:
 
 def padding_slack(device: torch.device) -> int:
     """Padding that is cheaper to compute than another micro-batch: little on a CPU, more where launches cost."""
-    return PADDING_SLACK if device.type == "cpu" else 1024
+    return {"cpu": PADDING_SLACK, "cuda": 16384}.get(device.type, 1024)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

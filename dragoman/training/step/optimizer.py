@@ -25,7 +25,7 @@ where s falls linearly from 1 at step w to 0 at step `max_steps` + 1. So the las
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -165,17 +165,17 @@ class Muon(torch.optim.Optimizer):
         """Update every matrix that has a gradient."""
         for group in self.param_groups:
             for matrices in _batches_by_shape(each for each in group["params"] if each.grad is not None):
-                updates = orthogonalize(torch.stack([self._momentum(each, group["momentum"]) for each in matrices]))
+                updates = orthogonalize(torch.stack(self._momentum(matrices, group["momentum"])))
                 rate = group["lr"] * _RMS_OF_ADAM * math.sqrt(max(matrices[0].shape))
-                for matrix, update in zip(matrices, updates, strict=True):
-                    matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-rate)
+                torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+                torch._foreach_add_(matrices, updates.unbind(), alpha=-rate)
 
-    def _momentum(self, matrix: Tensor, momentum: float) -> Tensor:
-        """Add the gradient to the running mean, and return the mean one step ahead (Nesterov)."""
-        gradient, mean = matrix.grad, self.state[matrix][MOMENTUM]
-        assert gradient is not None
-        mean.lerp_(gradient, 1 - momentum)
-        return gradient.lerp(mean, momentum)
+    def _momentum(self, matrices: Sequence[Tensor], momentum: float) -> tuple[Tensor, ...]:
+        """Add the gradients to their running means, and return the means one step ahead (Nesterov)."""
+        gradients = [each.grad for each in matrices if each.grad is not None]
+        means = [self.state[each][MOMENTUM] for each in matrices]
+        torch._foreach_lerp_(means, gradients, 1 - momentum)
+        return tuple(torch._foreach_lerp(gradients, means, momentum))
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
@@ -194,9 +194,9 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     return found.mT if is_tall else found
 
 
-def _batches_by_shape(matrices: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+def _batches_by_shape(matrices: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Lists of matrices with the same shape and device, within the limit for one batch."""
-    groups: dict[Any, list[nn.Parameter]] = defaultdict(list)
+    groups: dict[Any, list[Tensor]] = defaultdict(list)
     for each in matrices:
         groups[each.shape, each.device].append(each)
     for group in groups.values():

@@ -3,16 +3,25 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from dragoman.config import PRESETS, TrainSettings
+from dragoman.data.batching import epoch_batches, micro_batches
 from dragoman.data.store import InMemoryPairs
 from dragoman.errors import ResourceError
 from dragoman.model.transformer import Transformer
 from dragoman.training.step import memory
 from dragoman.training.step.gradients import Gradients
-from dragoman.training.step.memory import MemoryPlan, is_out_of_memory, memory_errors, plan_memory
+from dragoman.training.step.memory import (
+    MemoryPlan,
+    is_out_of_memory,
+    memory_errors,
+    micro_batch_tokens,
+    padding_slack,
+    plan_memory,
+)
 
 SETTINGS = TrainSettings(batch_tokens=4096, precision="float32", device="cpu", threads=1)
 PAIRS = InMemoryPairs([[5] * 49] * 90, [[6] * 39] * 90)
@@ -31,6 +40,21 @@ def test_enough_memory_gives_the_configured_or_the_fastest_size(monkeypatch: pyt
     assert len(plan.largest.src_lengths) == 4096 // 50
     assert _plan(64 << 30, monkeypatch, replace(SETTINGS, micro_batch_tokens=123)).micro_batch_tokens == 123
     assert _plan(64 << 30, monkeypatch, replace(SETTINGS, batch_tokens=1000)).micro_batch_tokens == 1000
+
+
+@pytest.mark.parametrize(("device", "most"), [("cuda", 1.2), ("cpu", 4.5)])
+def test_a_gpu_computes_a_small_step_at_once(device: str, most: float) -> None:
+    random = np.random.default_rng(1)
+    tgt_counts = np.clip(np.rint(random.lognormal(2.5, 0.35, 6000)), 3, 60).astype(int)
+    src_counts = np.clip(tgt_counts + random.integers(-3, 4, 6000), 2, 60)
+    pairs = InMemoryPairs(*([[5] * count for count in counts] for counts in (src_counts, tgt_counts)))
+    settings, chip = TrainSettings(batch_tokens=4096), torch.device(device)
+    limit, steps = micro_batch_tokens(settings, pairs, chip), epoch_batches(pairs, 4096, 1, 0)
+    cuts = [
+        micro_batches(src_counts[rows], tgt_counts[rows], limit, padding_slack(chip))
+        for rows in (steps[step] for step in range(len(steps)))
+    ]
+    assert most / 2 < sum(map(len, cuts)) / len(cuts) <= most
 
 
 def test_less_memory_gives_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
