@@ -34,7 +34,7 @@ def test_larger_corpora_get_larger_models() -> None:
 
 @pytest.mark.parametrize(("alphabet", "entries"), [(70, 2_000), (1_000, 2_000), (1_001, 2_500), (3_100, 6_500)])
 def test_many_characters_get_a_larger_vocabulary(alphabet: int, entries: int) -> None:
-    assert recipe_for(CorpusSize(3_000, 60_000, alphabet), TokenizerSettings()).tokenizer.vocab_size == entries
+    assert recipe_for(CorpusSize(3_000, 40_000, alphabet), TokenizerSettings()).tokenizer.vocab_size == entries
 
 
 def test_the_table_in_the_documentation_is_current() -> None:
@@ -43,7 +43,7 @@ def test_the_table_in_the_documentation_is_current() -> None:
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert shown == [
         [
-            "more" if math.isinf(row.max_words) else f"{row.max_words:,}",
+            "more" if math.isinf(row.max_words) else f"{row.max_words:,.0f}",
             row.preset,
             f"{row.vocab_size:,}",
             f"{row.bpe_dropout:g}",
@@ -51,6 +51,7 @@ def test_the_table_in_the_documentation_is_current() -> None:
             f"{row.batch_tokens:,}",
             row.optimizer,
             f"{row.learning_rate:g}",
+            f"{row.weight_decay:g}",
             f"{row.warmup_steps:,}",
             f"{row.max_epochs}",
             row.why,
@@ -79,7 +80,8 @@ def test_a_recipe_is_adapted_to_requested_settings() -> None:
     assert adapt_recipe(recipe, asked(schedule="noam"), ()).train.learning_rate == 1.0
     for wanted in (asked(schedule="noam"), asked(sharding="full")):
         assert adapt_recipe(recipe, wanted, ()).train.optimizer == "adam"
-    assert recipe.train.optimizer == "muon"
+        assert adapt_recipe(recipe, wanted, ()).train.weight_decay == 0
+    assert (recipe.train.optimizer, recipe.train.weight_decay) == ("muon", 0.1)
     chosen = adapt_recipe(recipe, asked(optimizer="adam"), {"train.optimizer"}).train
     assert (chosen.optimizer, chosen.learning_rate) == ("adam", 0.004), "half the rate of Muon"
     assert adapt_recipe(recipe, asked(optimizer="muon"), {"train.optimizer"}) == recipe
@@ -107,17 +109,18 @@ def test_a_model_of_another_size_gets_the_rate_of_that_size() -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
     for preset, rate in (("tiny", 0.008), ("small", 0.002), ("base", 0.0007), ("big", 0.0007), ("custom", 0.008)):
         wanted = Config(model=replace(PRESETS["tiny"], preset=preset))
-        assert adapt_recipe(recipe, wanted, {"model.preset"}).train.learning_rate == rate, preset
+        train = adapt_recipe(recipe, wanted, {"model.preset"}).train
+        assert (train.learning_rate, train.weight_decay) == (rate, 0.1 if rate == 0.008 else 0), preset
         assert adapt_recipe(recipe, wanted, ()) == recipe
 
 
 def test_fine_tuning_keeps_the_model_and_is_gentle_once() -> None:
     base = recipe_for(CorpusSize(100_000, 2_000_000), TokenizerSettings())
-    tuned = fine_tuning_recipe(base, 0.008, CorpusSize(3_000, 60_000))
+    tuned = fine_tuning_recipe(base, 0.008, CorpusSize(3_000, 40_000))
     assert (tuned.model, tuned.tokenizer, tuned.inference) == (base.model, base.tokenizer, base.inference)
     assert tuned.train.learning_rate == pytest.approx(0.0004)
     assert tuned.train.batch_tokens == 2048
     again = fine_tuning_recipe(
-        replace(tuned, train=replace(tuned.train, start_from="one")), 0.0004, CorpusSize(3_000, 60_000)
+        replace(tuned, train=replace(tuned.train, start_from="one")), 0.0004, CorpusSize(3_000, 40_000)
     )
     assert again.train.learning_rate == pytest.approx(0.0004)
