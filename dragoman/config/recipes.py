@@ -132,14 +132,11 @@ def adapt_recipe(recipe: Config, requested: Config, given: Collection[str]) -> C
     - If you set a preset, a new model gets the optimizer, its rate and decay of the recipe for that size.
     - If you set a schedule, the rate follows it to the end.
     """
-    train, requested_train = recipe.train, requested.train
-    if "model.preset" in given and not requested_train.start_from and requested.model.preset != recipe.model.preset:
-        row = next((row for row in reversed(RECIPES) if row.preset == requested.model.preset), None)
-        if row or requested.model.preset == "big":
-            row = row or RECIPES[-1]
-            asked = _recipe(row, row.vocab_size, recipe.tokenizer).train
-            names = ("optimizer", "learning_rate", "weight_decay", "warmup_steps")
-            train = replace(train, **{name: getattr(asked, name) for name in names})
+    train, requested_train, preset = recipe.train, requested.train, requested.model.preset
+    if "model.preset" in given and not requested_train.start_from and preset not in (recipe.model.preset, "custom"):
+        row = next((row for row in reversed(RECIPES) if row.preset == preset), RECIPES[-1])
+        asked = _recipe(row, row.vocab_size, recipe.tokenizer).train
+        train = replace(asked, batch_tokens=train.batch_tokens, max_epochs=train.max_epochs)
     needs_adam = requested_train.schedule == "noam" or requested_train.sharding == "full"
     if "train.optimizer" in given:
         needs_adam = requested_train.optimizer == "adam"

@@ -55,7 +55,7 @@ def test_every_setting_is_an_object_with_its_range_and_help(site: Sphinx) -> Non
 def test_a_setting_names_its_recipe_the_files_that_set_it_and_its_old_name(site: Sphinx) -> None:
     text = site.env.get_doctree("settings").astext()
     warmup = text[text.index("\ntrain.warmup_steps\n") :][:900]
-    assert "500 up to 100,000, 1000 up to 1,000,000, 2000 up to 5,000,000, 4000 above" in warmup
+    assert "500 up to 50,000, 1000 up to 1,000,000, 2000 up to 5,000,000, 4000 above" in warmup
     assert "1000 in demo_en_de, low_resource, multi30k_en_de" in warmup
     for old, new in RENAMED.items():
         assert f"Old name: {old}" in text[text.index(f"\n{new}\n") :][:700]

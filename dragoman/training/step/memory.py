@@ -72,8 +72,8 @@ def plan_memory(gradients: Gradients, settings: TrainSettings, pairs: Pairs, spl
 
 def micro_batch_tokens(settings: TrainSettings, pairs: Pairs, device: torch.device) -> int:
     """The set number of padded positions to compute at once, or the number that is fast and fits every pair."""
-    step = settings.batch_tokens if device.type == "cpu" else 2 * settings.batch_tokens  # with its padding
-    fast = min(_FAST_TOKENS.get(device.type, 4096), step)
+    # Where launches cost, a step with its padding is one micro-batch.
+    fast = min(_FAST_TOKENS.get(device.type, 4096), settings.batch_tokens * (1 if device.type == "cpu" else 2))
     return settings.micro_batch_tokens or max(smallest_micro_batch(pairs), fast)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,17 @@ def test_the_table_in_the_documentation_is_current() -> None:
             f"{row.batch_tokens:,}",
             row.optimizer,
             f"{row.learning_rate:g}",
-            f"{row.weight_decay:g}",
             f"{row.warmup_steps:,}",
             f"{row.max_epochs}",
             row.why,
         ]
         for row in RECIPES
     ]
+    decayed = [
+        (before.max_words, row.max_words, row.weight_decay) for before, row in pairwise(RECIPES) if row.weight_decay
+    ]
+    assert [f"0.1 for {least:,.0f} to {most:,.0f} words, else 0" in text for least, most, _ in decayed] == [True]
+    assert decayed[0][2] == 0.1
 
 
 def test_the_documentation_names_every_configuration() -> None:
