@@ -129,7 +129,7 @@ def adapt_recipe(recipe: Config, requested: Config, given: Collection[str]) -> C
     - Sharding needs Adam, too. The rate of Adam is that of Muon divided by `MUON_RATE`, without weight decay.
     - The warm-up fits into the steps of the run.
     - At most `train.keep_checkpoints` checkpoints are averaged.
-    - If you set a preset, a new model gets the optimizer, its rate and decay of the recipe for that size.
+    - If you set a preset, a new model gets the optimizer, rate, weight decay and warm-up for that size.
     - If you set a schedule, the rate follows it to the end.
     """
     train, requested_train, preset = recipe.train, requested.train, requested.model.preset

@@ -342,7 +342,7 @@ class TrainSettings:
     adam_beta1: float = setting(0.9, "Decay rate of Adam's first moment", minimum=0.0, maximum=0.9999)
     adam_beta2: float = setting(0.98, "Decay rate of Adam's second moment", minimum=0.0, maximum=0.999999)
     adam_epsilon: float = setting(1e-9, "Epsilon of Adam", above=0.0)
-    weight_decay: float = setting(0.0, "Decoupled weight decay (AdamW)", minimum=0.0)
+    weight_decay: float = setting(0.0, "Decoupled weight decay of AdamW and Muon", minimum=0.0)
     label_smoothing: float = setting(
         0.1, "Share of the probability mass spread over the vocabulary (section 5.4)", minimum=0.0, maximum=0.9
     )
