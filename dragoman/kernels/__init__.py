@@ -26,5 +26,3 @@ costs microseconds. Measured gains over the definition in `model/` (docs/explana
 
 VECTOR_WIDTH = 16
 """Numbers that `vectors.py` computes at once. The width of an attention head must be a multiple."""
-TILE_ROWS = 8
-"""Rows of a training product that are computed at once."""

@@ -31,7 +31,7 @@ SEARCH_SOURCES = (
     "records",
 )
 """Modules that the search's machine code depends on, relative to the package."""
-TRAINING_SOURCES = tuple(f"kernels/{name}" for name in ("__init__", "jit", "llvm", "training", "vectors"))
+TRAINING_SOURCES = tuple(f"kernels/{name}" for name in ("__init__", "jit", "llvm", "processor", "training", "vectors"))
 """Modules that training's machine code depends on."""
 _COMPILER = "dragoman.engines.compiled.build"
 _NOTE = "compiling for this processor; this takes some seconds, and later runs reuse the code"

@@ -103,6 +103,8 @@ HAS_SHORT_PRODUCTS = "avx512bw" in FEATURES if _WIDE else "avx2" in FEATURES
 WIDE_REGISTER_LANES = 16
 REGISTER_LANES = WIDE_REGISTER_LANES if _WIDE else 8
 """32-bit numbers in one register."""
+TILE_ROWS = 8 if _WIDE else 4
+"""Rows of a training product computed at once. Their sums, 16 a row, must fit into the registers. Divides 16."""
 VECTORS = 4 if _WIDE else 2
 PRODUCT_ROWS = 4
 """Rows of a tile. Its sums fill as many registers as the factors leave free."""

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH, vectors
+from dragoman.kernels import VECTOR_WIDTH, vectors
 from dragoman.kernels.jit import jit_cached, jit_compile
+from dragoman.kernels.processor import TILE_ROWS
 from dragoman.kernels.vectors import array_at, at_least, load_number, maximum, norm_statistics, select, store_number
 
 _ZERO, _ONE = np.float32(0), np.float32(1)

@@ -18,9 +18,10 @@ from numba.core import cgutils, types
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic
 
-from dragoman.kernels import TILE_ROWS, llvm
+from dragoman.kernels import llvm
 from dragoman.kernels.jit import jit_compile
 from dragoman.kernels.llvm import VECTOR_TYPE, VectorSlice, instruction, read, splat, sum_over_vectors, write
+from dragoman.kernels.processor import TILE_ROWS
 
 
 @instruction(types.void)

@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
+from dragoman.kernels import VECTOR_WIDTH
 from dragoman.kernels.compiling import can_compile
-from dragoman.kernels.processor import to_multiple
+from dragoman.kernels.processor import TILE_ROWS, to_multiple
 
 # With more keys, attention is faster as library products.
 _MAX_KEYS = 128

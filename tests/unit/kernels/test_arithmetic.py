@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
-from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
+from dragoman.kernels import VECTOR_WIDTH
 from dragoman.kernels.jit import jit_compile
+from dragoman.kernels.processor import TILE_ROWS
 from dragoman.kernels.vectors import (
     at_least,
     copy_vector,
