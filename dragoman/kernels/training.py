@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.kernels import VECTOR_WIDTH, vectors
+from dragoman.kernels import VECTOR_WIDTH, processor, vectors
 from dragoman.kernels.jit import jit_cached, jit_compile
-from dragoman.kernels.processor import TILE_ROWS
 from dragoman.kernels.vectors import array_at, at_least, load_number, maximum, norm_statistics, select, store_number
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -314,7 +313,7 @@ def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: A
     row_step, step = (1, width) if turned else (width, 1)
     flat = left.reshape(left.size)
     for c in range(right.shape[1]):
-        for t in range(0, rows, TILE_ROWS):
+        for t in range(0, rows, processor.TILE_ROWS):
             vectors.multiply_tile(flat, t * row_step, row_step, step, right[:, c:], depth, out[:, c:], t)
 
 

@@ -18,10 +18,9 @@ from numba.core import cgutils, types
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic
 
-from dragoman.kernels import llvm
+from dragoman.kernels import llvm, processor
 from dragoman.kernels.jit import jit_compile
 from dragoman.kernels.llvm import VECTOR_TYPE, VectorSlice, instruction, read, splat, sum_over_vectors, write
-from dragoman.kernels.processor import TILE_ROWS
 
 
 @instruction(types.void)
@@ -45,9 +44,8 @@ def multiply_tile(
 
     four = ir.Constant(llvm.LONG, 4)
     corner = at(left.data, builder.mul(first, four))
-    rows = [
-        at(corner, builder.mul(builder.mul(row_step, four), ir.Constant(llvm.LONG, row))) for row in range(TILE_ROWS)
-    ]
+    row_bytes = builder.mul(row_step, four)
+    rows = [at(corner, builder.mul(row_bytes, ir.Constant(llvm.LONG, row))) for row in range(processor.TILE_ROWS)]
     right_step, out_step = (cgutils.unpack_tuple(builder, each.strides)[0] for each in (right, out))
 
     loop = llvm.CountedLoop(builder)
