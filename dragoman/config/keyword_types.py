@@ -234,6 +234,8 @@ class TrainKeywords(_UniqueInference, _TableInference, total=False):
     train_weight_decay: float
     label_smoothing: float
     train_label_smoothing: float
+    sampled_softmax: float
+    train_sampled_softmax: float
     clip_norm: float
     train_clip_norm: float
     train_precision: Literal["auto", "float32", "bfloat16"]

@@ -40,6 +40,7 @@ class Recipe:
     optimizer: Literal["adam", "muon"]
     learning_rate: float
     weight_decay: float
+    sampled_softmax: float
     warmup_steps: int
     usual_epochs: int
     max_epochs: int
@@ -47,11 +48,13 @@ class Recipe:
 
 
 RECIPES = (
-    Recipe(5e4, "tiny", 2_000, 0.1, 0.3, 2048, "muon", 0.006, 0.0, 500, 60, 200, "rare words: few merges, BPE dropout"),
-    Recipe(1e6, "tiny", 8_000, 0.0, 0.2, 4096, "muon", 0.008, 0.1, 1000, 50, 150, "larger models memorize the text"),
-    Recipe(5e6, "tiny", 10_000, 0.0, 0.1, 4096, "muon", 0.008, 0.0, 2000, 25, 60, "enough text to need less dropout"),
-    Recipe(4e7, "small", 16_000, 0.0, 0.1, 8192, "adam", 0.002, 0.0, 4000, 15, 30, "enough text for twice the width"),
-    Recipe(math.inf, "base", 32_000, 0.0, 0.1, 25_000, "adam", 7e-4, 0.0, 4000, 10, 20, "the paper's model and batch"),
+    Recipe(
+        5e4, "tiny", 2_000, 0.1, 0.3, 2048, "muon", 0.006, 0, 1, 500, 60, 200, "rare words: few merges, BPE dropout"
+    ),
+    Recipe(1e6, "tiny", 8_000, 0, 0.2, 4096, "muon", 0.008, 0.1, 0.125, 1000, 50, 150, "larger models overfit"),
+    Recipe(5e6, "tiny", 10_000, 0, 0.1, 4096, "muon", 0.008, 0, 1, 2000, 25, 60, "enough text to need less dropout"),
+    Recipe(4e7, "small", 16_000, 0, 0.1, 8192, "adam", 0.002, 0, 1, 4000, 15, 30, "enough text for twice the width"),
+    Recipe(math.inf, "base", 32_000, 0, 0.1, 25_000, "adam", 7e-4, 0, 1, 4000, 10, 20, "the paper's model and batch"),
 )
 """The first recipe with enough `max_words` applies. A test compares docs/reference/default-recipe.md with it."""
 
@@ -117,6 +120,7 @@ def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Confi
             warmup_steps=row.warmup_steps,
             max_epochs=row.max_epochs,
             decay_share=DECAY_SHARE,
+            sampled_softmax=row.sampled_softmax,
         ),
     )
 
@@ -126,7 +130,8 @@ def adapt_recipe(recipe: Config, requested: Config, given: Collection[str]) -> C
 
     - A limit on steps or minutes replaces the limit on epochs.
     - The rate of noam is a factor: 1 as in the paper, or 0.1 for fine-tuning. Its optimizer is Adam.
-    - Sharding needs Adam, too. The rate of Adam is that of Muon divided by `MUON_RATE`, without weight decay.
+    - Sharding needs Adam, too. The rate of Adam is that of Muon divided by `MUON_RATE`, without weight decay and
+      without a sampled softmax.
     - The warm-up fits into the steps of the run.
     - At most `train.keep_checkpoints` checkpoints are averaged.
     - If you set a preset, a new model gets the optimizer, rate, weight decay and warm-up for that size.
@@ -141,7 +146,8 @@ def adapt_recipe(recipe: Config, requested: Config, given: Collection[str]) -> C
     if "train.optimizer" in given:
         needs_adam = requested_train.optimizer == "adam"
     if needs_adam and train.optimizer == "muon":
-        train = replace(train, optimizer="adam", learning_rate=train.learning_rate / MUON_RATE, weight_decay=0.0)
+        adam_rate = train.learning_rate / MUON_RATE
+        train = replace(train, optimizer="adam", learning_rate=adam_rate, weight_decay=0.0, sampled_softmax=1.0)
     if requested_train.max_steps or requested_train.max_minutes:
         train = replace(train, max_epochs=0)
     if "train.schedule" in given:

@@ -346,6 +346,12 @@ class TrainSettings:
     label_smoothing: float = setting(
         0.1, "Share of the probability mass spread over the vocabulary (section 5.4)", minimum=0.0, maximum=0.9
     )
+    sampled_softmax: float = setting(
+        1.0,
+        "Share of the vocabulary that each step samples for its softmax, besides its labels, on a CPU; 1: all tokens",
+        minimum=0.01,
+        maximum=1.0,
+    )
     clip_norm: float = setting(1.0, "Maximum norm of the gradients; 0: no limit", minimum=0.0)
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "Number format; auto: bfloat16 if the device has it and gains from it"

@@ -21,7 +21,7 @@ from dragoman.training.run.checkpoint import best_steps, card_of, save_checkpoin
 from dragoman.training.run.log import perplexity
 from dragoman.training.run.run_folder import ValidationRecord
 from dragoman.training.run.watchdog import ValidationLosses, Verdict
-from dragoman.training.session import TrainingSession, guessing_loss
+from dragoman.training.session import TrainingSession, count_labels, guessing_loss
 from dragoman.training.stages import last_stage
 from dragoman.training.step.accelerated import cpu_seeds, torch_seed
 from dragoman.training.step.gradients import Gradients
@@ -57,7 +57,8 @@ class Loop:
         self.gradients: Gradients | ShardedModel = session.sharded or Gradients(self.model, self.settings)
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
-        self.guessing_loss, self.steps_in_epoch = guessing_loss(session.train), session.steps_in_epoch
+        self.guessing_loss = guessing_loss(count_labels(session.train, self.model.tgt_vocab_size))
+        self.steps_in_epoch = session.steps_in_epoch
         self.start_step, self.start_seconds = self.state.step, self.state.seconds
         self.has_told_pace = self.has_helpers = False
         self.clock = time.perf_counter()

@@ -29,7 +29,7 @@ from dragoman.training.step.replica import losses
 _TOKENS_AT_ONCE = 4096
 _PAIRS_SHUFFLED = 500
 _LEAST_SHUFFLED = 10
-_PAIRS_GUESSED = 2000
+_PAIRS_COUNTED = 20_000
 
 
 @torch.no_grad()
@@ -78,16 +78,28 @@ def _with_other_sources(batch: Batch) -> Batch:
     return Batch(batch.src_ids.roll(half, 0), batch.src_lengths.roll(half, 0), batch.tgt_ids, batch.tgt_lengths)
 
 
-def guessing_loss(pairs: Pairs) -> float:
-    """The loss in nats of a model that knows only token frequencies: the entropy of the target tokens.
-
-    Computed from a sample of some thousand pairs, evenly spread.
-    """
-    looked_at = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS_GUESSED)).astype(int)
+def count_labels(pairs: Pairs, vocab_size: int) -> npt.NDArray[np.int64]:
+    """The number of times that each token is a label, (V,), in up to 20,000 evenly spread pairs."""
+    looked_at = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS_COUNTED)).astype(int)
     rows = [np.append(pairs.tgt_ids(int(index)), EOS_ID) for index in looked_at]
-    counts = np.bincount(np.concatenate(rows).astype(np.int64))
+    return np.bincount(np.concatenate(rows).astype(np.int64), minlength=vocab_size)
+
+
+def guessing_loss(counts: npt.NDArray[np.int64]) -> float:
+    """The loss in nats of a model that knows only the frequencies of the labels: their entropy."""
     shares = counts[counts > 0] / counts.sum()
     return -math.fsum((shares * np.log(shares)).tolist())
+
+
+def guess_frequencies(model: Transformer, counts: npt.NDArray[np.int64]) -> None:
+    """Set the bias of the output projection to the logarithms of the frequencies, with a mean of 0.
+
+    Training then does not start with learning which tokens are frequent. A token without a label counts half a label.
+    """
+    if model.projection.bias is not None:
+        logarithms = np.log(np.maximum(counts, 0.5))
+        with torch.no_grad():
+            model.projection.bias.copy_(torch.from_numpy(logarithms - logarithms.mean()))
 
 
 Validate = Callable[[Transformer], Mapping[str, float]]

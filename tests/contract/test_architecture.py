@@ -35,7 +35,7 @@ SIZES = {
     "(no package)": (942, 11),
     "bundle": (644, 5),
     "cli": (2155, 27),
-    "config": (1458, 9),
+    "config": (1471, 9),
     "corpora": (444, 3),
     "data": (1094, 8),
     "demo": (493, 4),
@@ -48,9 +48,9 @@ SIZES = {
     "model": (590, 7),
     "serving": (2819, 26),
     "text": (6538, 51),
-    "training": (3085, 24),
+    "training": (3134, 24),
     "visualization": (2448, 21),
-    "workflows": (2961, 28),
+    "workflows": (2963, 28),
 }
 TORCH_FREE_FILES = (
     "inference.translator",

@@ -100,6 +100,22 @@ def test_float32_gradients_equal_the_plain_ones_for_every_number_of_threads(
     assert our_nll == pytest.approx(nll, rel=1e-6)
 
 
+def test_gradients_with_a_sampled_softmax_are_on_average_the_plain_ones() -> None:
+    model, batches, steps = _model(), _batches(4), 100
+    expected, loss, _ = _plain(model, batches)
+    losses_found: list[float] = []
+    found: list[dict[str, torch.Tensor]] = []
+    with Gradients(model, replace(SETTINGS, threads=1, sampled_softmax=0.2)) as gradients:
+        for step in range(steps):
+            losses_found.append(gradients.compute(batches, (1, step), _num_tokens(batches))[0].item())
+            found.append(_gradients(model))
+    assert len(set(losses_found)) == steps
+    assert sum(losses_found) / steps == pytest.approx(loss, rel=0.01)
+    for name, gradient in expected.items():
+        errors = torch.stack([each[name] - gradient for each in found])
+        assert errors.mean(0).norm() < 0.3 * errors.norm() / steps**0.5, name
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_bfloat16_gradients_point_the_same_way_and_are_float32(workers: int) -> None:
     model, batches = _model(), _batches()
@@ -124,9 +140,10 @@ def test_small_gradients_of_many_batches_are_not_lost_in_their_sum() -> None:
         assert ((often[name] - gradient).norm() / gradient.norm()).item() < 0.05, name
 
 
-def test_dropout_depends_on_the_seed_alone() -> None:
-    model, batches = _model(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1), _batches()
-    settings = replace(SETTINGS, threads=2)
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+def test_random_numbers_depend_on_the_seed_alone(rate: float) -> None:
+    model, batches = _model(dropout=rate, attention_dropout=rate, activation_dropout=rate), _batches(10)
+    settings = replace(SETTINGS, threads=2, sampled_softmax=1.0 if rate else 0.2)
     with Gradients(model, settings) as gradients:
         first: list[dict[str, torch.Tensor]] = []
         for seed in ((1, 1), (1, 2), (1, 1)):
@@ -168,7 +185,7 @@ def test_an_error_in_a_thread_reaches_the_caller_and_all_threads_are_restored(co
 @needs_helpers
 def test_helpers_compute_the_gradients_of_threads_bit_for_bit_and_may_be_killed(precision: str) -> None:
     model, batches = _model(dropout=0.2), _batches()
-    settings = replace(SETTINGS, threads=3, precision=precision)
+    settings = replace(SETTINGS, threads=3, precision=precision, sampled_softmax=0.2)
 
     def compute(gradients: Gradients, step: int) -> tuple[float, dict[str, torch.Tensor]]:
         loss = gradients.compute(batches, (1, step), 100, splits=1 + step % 2)[0].item()

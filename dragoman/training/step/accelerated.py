@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -66,6 +66,10 @@ class Randomness:
         start, stop, total = self._rows
         whole = torch.Size((shape[0] // (stop - start), total, *shape[1:]))
         return self._sample_numbers(whole.numel()).view(whole)[:, start:stop].reshape(shape)
+
+    def sample_mask(self, count: int, share: float) -> Bool[Tensor, " {count}"]:
+        """A mask that is true with probability `share`, rounded to a multiple of 1/65536."""
+        return self._sample_numbers(count) >= _NUM_VALUES // 2 - round(share * _NUM_VALUES)
 
     def _sample_numbers(self, count: int) -> Tensor:
         return random_words(self._generator, (count + 3) // 4).view(torch.int16)[:count]

@@ -178,7 +178,7 @@ class Gradients:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            kept = losses(replica.model, batch.to(self.model.device), replica.label_smoothing)
+            kept = losses(replica.model, batch.to(self.model.device), replica.settings.label_smoothing)
         total = sum(size for place, size in seen.items() if place not in weights)
         del kept
         return total
@@ -186,7 +186,7 @@ class Gradients:
     def _build_replica(self, settings: TrainSettings) -> Replica:
         model = self.model
         shape = model.settings, model.src_vocab_size, model.tgt_vocab_size
-        replica = build_replica(shape, self._copies, self.precision, settings.label_smoothing)
+        replica = build_replica(shape, self._copies, self.precision, settings)
         if settings.compile:
             for stack in (replica.model.encoder, replica.model.decoder):
                 stack.compile(dynamic=True)

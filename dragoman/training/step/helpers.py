@@ -99,7 +99,7 @@ class _Helper(WorkerProcess):
         self._has_answered = False
         os.close(self._gradients.fd)
         shape = model.settings, model.src_vocab_size, model.tgt_vocab_size
-        self._ask((layout, shape, replica.precision, replica.label_smoothing))
+        self._ask((layout, shape, replica.precision, replica.settings))
 
     def add(
         self, share: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int
@@ -155,10 +155,10 @@ def answer_requests() -> None:
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     compute_on_one_thread()
     keep_freed_memory()
-    layout, shape, precision, label_smoothing = pickle.load(requests)
+    layout, shape, precision, settings = pickle.load(requests)
     weights, gradients = (int(fd) for fd in sys.argv[1:])
     shared = SharedTensors([(name, torch.float32, sizes) for name, _, sizes in layout], gradients).tensors
-    replica = build_replica(shape, SharedTensors(layout, weights).tensors, precision, label_smoothing)
+    replica = build_replica(shape, SharedTensors(layout, weights).tensors, precision, settings)
     _write(answers, "ready")
     with suppress(EOFError, BrokenPipeError):
         while True:

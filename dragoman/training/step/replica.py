@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelSettings
+from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import sum_type
 from dragoman.model.transformer import Transformer
 from dragoman.records import PAD_ID
 from dragoman.training.step.accelerated import AcceleratedEmbedding, Randomness, accelerate
-from dragoman.training.step.loss import PreparedProjection, projected_cross_entropy
+from dragoman.training.step.loss import PreparedProjection, TokenSample, projected_cross_entropy
 
 
 def losses(
@@ -46,14 +46,14 @@ class Replica:
     model: Transformer
     randomness: Randomness
     precision: torch.dtype
-    label_smoothing: float
+    settings: TrainSettings
     sums: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, share: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int) -> Tensor:
         """Add the gradients of loss / num_tokens over a share. Returns the sums of loss and nll, (2,)."""
         self.randomness.seed(*seed)
         total = torch.zeros(2, dtype=sum_type(self.model.device), device=self.model.device)
-        with self._tables(num_tokens) as projection:
+        with self._tables(num_tokens, self._sample(share)) as projection:
             for batch in share:
                 rows = len(batch.src_lengths)
                 size = -(-rows // splits)
@@ -61,7 +61,7 @@ class Replica:
                     stop = min(start + size, rows)
                     part = batch if size == rows else _rows(batch, start, stop)
                     with self.randomness.rows(start, stop, rows):
-                        loss, nll = losses(self.model, part, self.label_smoothing, projection)
+                        loss, nll = losses(self.model, part, self.settings.label_smoothing, projection)
                     (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
                     total += torch.stack((loss.detach(), nll))
                     # Of rounded gradients, a long sum in their own type would lose the small ones.
@@ -81,11 +81,18 @@ class Replica:
         for parameter in self.model.parameters():
             parameter.grad = None
 
+    def _sample(self, share: Sequence[Batch]) -> TokenSample | None:
+        """The sample for the softmax of a share, or None to compute all logits."""
+        size, part = self.model.projection.weight.size(0), self.settings.sampled_softmax
+        if part == 1 or self.model.device.type != "cpu":
+            return None
+        return TokenSample.of((batch.labels for batch in share), self.randomness.sample_mask(size, part), part)
+
     @contextlib.contextmanager
-    def _tables(self, num_tokens: int) -> Iterator[PreparedProjection]:
+    def _tables(self, num_tokens: int, sample: TokenSample | None) -> Iterator[PreparedProjection]:
         """Inside the block, the gradients of projection and embeddings are summed in place over the batches."""
         model, weight, bias = self.model, self.model.projection.weight, self.model.projection.bias
-        projection = PreparedProjection(weight, bias, self.precision, 1 / num_tokens)
+        projection = PreparedProjection(weight, bias, self.precision, 1 / num_tokens, sample=sample)
         sums = {id(weight): projection.weight_grad, id(bias): projection.bias_grad}
         embeddings = [each for each in model.modules() if isinstance(each, AcceleratedEmbedding)]
         for embedding in embeddings:
@@ -120,7 +127,7 @@ ModelShape = tuple[ModelSettings, int, int]
 
 
 def build_replica(
-    shape: ModelShape, weights: Mapping[str, Tensor], precision: torch.dtype, label_smoothing: float
+    shape: ModelShape, weights: Mapping[str, Tensor], precision: torch.dtype, settings: TrainSettings
 ) -> Replica:
     """A replica of a model that shares the memory of `weights`."""
     model, randomness = (
@@ -128,7 +135,7 @@ def build_replica(
         Randomness(),
     )
     accelerate(model, randomness, precision)
-    return Replica(model.train(), randomness, precision, label_smoothing)
+    return Replica(model.train(), randomness, precision, settings)
 
 
 def _rows(batch: Batch, start: int, stop: int) -> Batch:

@@ -31,7 +31,7 @@ from dragoman.training import distributed
 from dragoman.training.limits import fitting_values
 from dragoman.training.run import checkpoint, frozen_settings, run_folder
 from dragoman.training.run.log import RunLog
-from dragoman.training.session import TrainingSession, Validate, fitting
+from dragoman.training.session import TrainingSession, Validate, count_labels, fitting, guess_frequencies
 from dragoman.training.trainer import choose_mean, fit
 from dragoman.version import __version__
 from dragoman.workflows.progress import QUIET, PairCounts, Progress
@@ -204,10 +204,13 @@ def make_session(
     config, tokenizers = run.config, data.tokenizers
     torch.manual_seed(config.train.seed)
     device = processes.device(resolve_device(config.train.device, "train.device"))
+    train = mix_corpora(data, config)
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
     if start and start.model:
         weights = {name: each.detach() for name, each in start.model.transformer.named_parameters()}
         checkpoint.set_weights(model, weights)
+    else:
+        guess_frequencies(model, count_labels(train, model.tgt_vocab_size))
     model = model.to(device)
     card = _card(config, data, model)
     if start:
@@ -226,7 +229,6 @@ def make_session(
         lexicon = improve_lexicon(known, data.lexicon, data.coverage)
         learned_from += data.coverage.pairs if lexicon is not known else 0
     whole = Model(Weights.of(model), tokenizers, config, card).with_lexicon(lexicon, learned_from)
-    train = mix_corpora(data, config)
     return TrainingSession(run_folder.RunFolder(run.folder), whole, train, dev, validate, log, encode, processes)
 
 

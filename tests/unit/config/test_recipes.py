@@ -59,10 +59,13 @@ def test_the_table_in_the_documentation_is_current() -> None:
         for row in RECIPES
     ]
     decayed = [
-        (before.max_words, row.max_words, row.weight_decay) for before, row in pairwise(RECIPES) if row.weight_decay
+        (f"{before.max_words:,.0f} to {row.max_words:,.0f} words", row.weight_decay, row.sampled_softmax)
+        for before, row in pairwise(RECIPES)
+        if row.weight_decay or row.sampled_softmax < 1
     ]
-    assert [f"0.1 for {least:,.0f} to {most:,.0f} words, else 0" in text for least, most, _ in decayed] == [True]
-    assert decayed[0][2] == 0.1
+    assert decayed == [("50,000 to 1,000,000 words", 0.1, 0.125)]
+    assert f"| weight decay | 0.1 for {decayed[0][0]}, else 0 |" in text
+    assert f"#sampled-softmax) | 0.125 for {decayed[0][0]}, else 1 (off) |" in text
 
 
 def test_the_documentation_names_every_configuration() -> None:
@@ -86,7 +89,8 @@ def test_a_recipe_is_adapted_to_requested_settings() -> None:
     for wanted in (asked(schedule="noam"), asked(sharding="full")):
         assert adapt_recipe(recipe, wanted, ()).train.optimizer == "adam"
         assert adapt_recipe(recipe, wanted, ()).train.weight_decay == 0
-    assert (recipe.train.optimizer, recipe.train.weight_decay) == ("muon", 0.1)
+        assert adapt_recipe(recipe, wanted, ()).train.sampled_softmax == 1
+    assert (recipe.train.optimizer, recipe.train.weight_decay, recipe.train.sampled_softmax) == ("muon", 0.1, 0.125)
     chosen = adapt_recipe(recipe, asked(optimizer="adam"), {"train.optimizer"}).train
     assert (chosen.optimizer, chosen.learning_rate) == ("adam", 0.004), "half the rate of Muon"
     assert adapt_recipe(recipe, asked(optimizer="muon"), {"train.optimizer"}) == recipe

@@ -9,7 +9,7 @@ import torch
 from dragoman.config import ModelSettings
 from dragoman.data.store import InMemoryPairs
 from dragoman.model.transformer import Transformer
-from dragoman.training.session import dev_losses, fitting, guessing_loss
+from dragoman.training.session import count_labels, dev_losses, fitting, guess_frequencies, guessing_loss
 
 SHAPE = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
@@ -43,6 +43,20 @@ def test_losses_by_source_are_missing_for_a_few_pairs() -> None:
 
 def test_the_loss_of_guessing_is_the_entropy_of_the_targets() -> None:
     pairs = InMemoryPairs([[5], [5]], [[6, 7], [6, 8]])
-    assert guessing_loss(pairs) == pytest.approx(-(4 / 6 * math.log(2 / 6) + 2 / 6 * math.log(1 / 6)))
-    many = InMemoryPairs([[5]] * 6000, [[6]] * 3000 + [[7]] * 3000)
-    assert guessing_loss(many) == pytest.approx(-(0.5 * math.log(0.5) + 0.5 * math.log(0.25)))
+    assert count_labels(pairs, 10).tolist() == [0, 0, 2, 0, 0, 0, 2, 1, 1, 0]
+    assert guessing_loss(count_labels(pairs, 10)) == pytest.approx(-(4 / 6 * math.log(2 / 6) + 2 / 6 * math.log(1 / 6)))
+    many = InMemoryPairs([[5]] * 60_000, [[6]] * 30_000 + [[7]] * 30_000)
+    assert guessing_loss(count_labels(many, 10)) == pytest.approx(-(0.5 * math.log(0.5) + 0.5 * math.log(0.25)))
+
+
+def test_a_model_that_knows_the_frequencies_starts_with_the_loss_of_guessing() -> None:
+    pairs, model = InMemoryPairs([[5]] * 40, [[6, 7, 6, 8]] * 40), _model()
+    assert dev_losses(model, pairs, 250)["loss"] > 2
+    counts = count_labels(pairs, model.tgt_vocab_size)
+    guess_frequencies(model, counts)
+    with torch.no_grad():
+        model.projection.weight.zero_()
+    # Each of the other tokens counts half a label, beside 5 labels in each of 40 pairs.
+    unseen = 0.5 * (model.tgt_vocab_size - 4)
+    expected = guessing_loss(counts) + math.log((200 + unseen) / 200)
+    assert dev_losses(model, pairs, 250)["loss"] == pytest.approx(expected, abs=1e-4)

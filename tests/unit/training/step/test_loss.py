@@ -8,7 +8,12 @@ from torch.nn import functional
 
 from dragoman.training.step import fused
 from dragoman.training.step import loss as loss_module
-from dragoman.training.step.loss import projected_cross_entropy, smoothed_cross_entropy
+from dragoman.training.step.loss import (
+    PreparedProjection,
+    TokenSample,
+    projected_cross_entropy,
+    smoothed_cross_entropy,
+)
 
 
 def _smoothed_targets(labels: torch.Tensor, vocab_size: int, epsilon: float, pad_id: int) -> torch.Tensor:
@@ -117,3 +122,53 @@ def test_bfloat16_states_change_loss_and_gradients_only_by_their_rounding(epsilo
     assert rough_nll.item() == pytest.approx(nll.item(), rel=1e-3)
     for grad, rough in zip(grads, rough_grads, strict=True):
         assert ((grad - rough).norm() / grad.norm()).item() < 0.01
+
+
+def _sampled(
+    hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, labels: torch.Tensor, sample: TokenSample
+) -> tuple[list[torch.Tensor | None], float]:
+    """Loss, nll and gradients with a sample of the vocabulary, and the number of tokens in the sample."""
+    leaf, labels = hidden.clone().requires_grad_(), labels.clone()
+    projection = PreparedProjection(weight, bias, torch.float32, sample=sample)
+    loss, nll = projected_cross_entropy(leaf, weight, bias, labels, 0.1, projection)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return [loss.detach(), nll, leaf.grad, *projection.finish()], len(sample.ids)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_a_sample_of_the_vocabulary_has_the_loss_of_a_softmax_with_weights(bias: bool, share: float) -> None:
+    torch.manual_seed(3)
+    hidden, weight, labels = torch.randn(9, 6), torch.randn(29, 6), torch.randint(1, 29, (9,))
+    offset = torch.randn(29) if bias else None
+    others = torch.rand(29) < share
+    found, size = _sampled(hidden, weight, offset, labels, TokenSample.of([labels[:4], labels[4:]], others, share))
+
+    counts = others / share
+    counts[[0, *labels.tolist()]] = 1.0
+    assert size == int((counts > 0).sum())
+    leaves = [each.clone().requires_grad_() for each in (hidden, weight, offset) if each is not None]
+    logits = functional.linear(*leaves)
+    nll = (logits.exp() @ counts).log().sum() - logits.gather(1, labels[:, None]).sum()
+    spread = (logits.exp() @ counts).log().sum() - logits[:, 1:].sum() / 28
+    (0.9 * nll + 0.1 * spread).backward()
+    expected = [0.9 * nll + 0.1 * spread, nll, *(leaf.grad for leaf in leaves)]
+    for ours, plain in zip(found[: len(expected)], expected, strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
+    if share == 1:
+        whole, _ = smoothed_cross_entropy(functional.linear(hidden, weight, offset), labels, 0.1, 0)
+        torch.testing.assert_close(found[0], whole)
+
+
+def test_the_sum_of_the_softmax_over_samples_is_on_average_that_of_the_vocabulary() -> None:
+    torch.manual_seed(4)
+    logits, labels = torch.randn(1, 60), torch.tensor([7])
+    sums = []
+    for _ in range(3000):
+        sample = TokenSample.of([labels], torch.rand(60) < 0.2, 0.2)
+        assert sample.ids[sample.places[7]] == 7
+        (_, nll, *_), _ = _sampled(torch.ones(1, 1), logits.t(), None, labels, sample)
+        sums.append((nll + logits[0, 7]).exp())
+    mean, error = torch.stack(sums).mean(), torch.stack(sums).std() / math.sqrt(len(sums))
+    assert abs(mean - logits.exp().sum()) < 4 * error
+    assert error < 0.02 * mean
