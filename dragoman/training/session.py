@@ -91,10 +91,11 @@ def guessing_loss(counts: npt.NDArray[np.int64]) -> float:
     return -math.fsum((shares * np.log(shares)).tolist())
 
 
-def guess_frequencies(model: Transformer, counts: npt.NDArray[np.int64]) -> None:
-    """Set the bias of the output projection to the logarithms of the frequencies, with a mean of 0.
+def initialize_bias(model: Transformer, counts: npt.NDArray[np.int64]) -> None:
+    """Set the bias of the output projection to the logarithms of the label frequencies, with a mean of 0.
 
-    Training then does not start with learning which tokens are frequent. A token without a label counts half a label.
+    Otherwise, training would start with learning which tokens are frequent. A token that is no label counts as half a
+    label.
     """
     if model.projection.bias is not None:
         logarithms = np.log(np.maximum(counts, 0.5))

@@ -113,9 +113,9 @@ def projected_cross_entropy(
 class TokenSample:
     """Tokens that represent the whole vocabulary in the softmax of one step (Jean et al. 2015, section 3).
 
-    The logits of all tokens take a third of the time of a small model's step on a CPU. A sample contains padding and
-    all labels of the step, and every other token with a probability q. The exponential of such a token counts 1/q
-    times, so the expectation of the softmax's sum is the sum over the vocabulary.
+    On a CPU, the logits of all tokens take a third of a small model's step. A sample contains padding, all labels of
+    the step, and every other token with a probability q. The exponential of a token that is no label counts 1/q times,
+    so the expectation of the softmax's sum is the sum over the vocabulary.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class TokenSample:
 
     @classmethod
     def of(cls, labels: Iterable[Int64[Tensor, "..."]], others: Bool[Tensor, " V"], share: float) -> "TokenSample":
-        """The sample for a step with these labels. A token is one of the `others` with probability `share`."""
+        """The sample for a step with these labels. `others` is true for each token with probability `share`."""
         certain = torch.zeros_like(others)
         certain[PAD_ID] = True
         for each in labels:
@@ -146,7 +146,7 @@ class TokenSample:
     def rows_of(
         self, weight: Float[Tensor, "V D"], bias: Float[Tensor, " V"] | None
     ) -> tuple[Float[Tensor, "K D"], Float[Tensor, " K"]]:
-        """Weight and bias for the logits of the sample. The bias makes each exponential count as often as it must."""
+        """The rows of weight and bias for the logits of the sample. The bias includes `log_weights`."""
         return weight[self.ids], self.log_weights + (0.0 if bias is None else bias[self.ids])
 
 

@@ -31,7 +31,7 @@ from dragoman.training import distributed
 from dragoman.training.limits import fitting_values
 from dragoman.training.run import checkpoint, frozen_settings, run_folder
 from dragoman.training.run.log import RunLog
-from dragoman.training.session import TrainingSession, Validate, count_labels, fitting, guess_frequencies
+from dragoman.training.session import TrainingSession, Validate, count_labels, fitting, initialize_bias
 from dragoman.training.trainer import choose_mean, fit
 from dragoman.version import __version__
 from dragoman.workflows.progress import QUIET, PairCounts, Progress
@@ -210,7 +210,7 @@ def make_session(
         weights = {name: each.detach() for name, each in start.model.transformer.named_parameters()}
         checkpoint.set_weights(model, weights)
     else:
-        guess_frequencies(model, count_labels(train, model.tgt_vocab_size))
+        initialize_bias(model, count_labels(train, model.tgt_vocab_size))
     model = model.to(device)
     card = _card(config, data, model)
     if start:

@@ -9,7 +9,7 @@ import torch
 from dragoman.config import ModelSettings
 from dragoman.data.store import InMemoryPairs
 from dragoman.model.transformer import Transformer
-from dragoman.training.session import count_labels, dev_losses, fitting, guess_frequencies, guessing_loss
+from dragoman.training.session import count_labels, dev_losses, fitting, guessing_loss, initialize_bias
 
 SHAPE = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
@@ -53,7 +53,7 @@ def test_a_model_that_knows_the_frequencies_starts_with_the_loss_of_guessing() -
     pairs, model = InMemoryPairs([[5]] * 40, [[6, 7, 6, 8]] * 40), _model()
     assert dev_losses(model, pairs, 250)["loss"] > 2
     counts = count_labels(pairs, model.tgt_vocab_size)
-    guess_frequencies(model, counts)
+    initialize_bias(model, counts)
     with torch.no_grad():
         model.projection.weight.zero_()
     # Each of the other tokens counts half a label, beside 5 labels in each of 40 pairs.
