@@ -269,7 +269,7 @@ class ModelSettings:
         "all", "Embeddings tied to the output projection; all needs a joint vocabulary"
     )
     attention_bias: bool = setting(True, "Biases in the attention projections")
-    projection_bias: bool = setting(True, "Bias in the projection to the vocabulary")
+    projection_bias: bool = setting(True, "Bias in the output projection, which training starts with token frequencies")
 
     @property
     def position_limit(self) -> int | None:
