@@ -57,6 +57,7 @@ _COPY_SETTINGS = {
     "train.warmup_steps": "60",
     "train.max_steps": "300",
     "train.average_last": "0",
+    "validate.metric": "loss",  # chrF soon has its maximum, and the first model with it need not be the best
     "inference.beam_size": "1",
 }
 _COPY_TRAIN, _COPY_HELD_OUT, _COPY_SHARE = 4000, 200, 0.95

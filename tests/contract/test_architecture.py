@@ -34,7 +34,7 @@ TORCH_FREE = (
 SIZES = {
     "(no package)": (942, 11),
     "bundle": (644, 5),
-    "cli": (2155, 27),
+    "cli": (2156, 27),
     "config": (1471, 9),
     "corpora": (444, 3),
     "data": (1094, 8),
