@@ -48,7 +48,7 @@ SIZES = {
     "model": (590, 7),
     "serving": (2819, 26),
     "text": (6538, 51),
-    "training": (3134, 24),
+    "training": (3136, 24),
     "visualization": (2448, 21),
     "workflows": (2963, 28),
 }

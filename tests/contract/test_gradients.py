@@ -140,10 +140,15 @@ def test_small_gradients_of_many_batches_are_not_lost_in_their_sum() -> None:
         assert ((often[name] - gradient).norm() / gradient.norm()).item() < 0.05, name
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.2])
-def test_random_numbers_depend_on_the_seed_alone(rate: float) -> None:
-    model, batches = _model(dropout=rate, attention_dropout=rate, activation_dropout=rate), _batches(10)
-    settings = replace(SETTINGS, threads=2, sampled_softmax=1.0 if rate else 0.2)
+@pytest.mark.parametrize(
+    ("rates", "share", "num_pairs"),
+    [((0.3, 0.2, 0.1), 1.0, 60), ((0.0, 0.0, 0.0), 0.2, 10)],
+    ids=["dropout", "softmax"],
+)
+def test_random_numbers_depend_on_the_seed_alone(rates: tuple[float, ...], share: float, num_pairs: int) -> None:
+    names = ("dropout", "attention_dropout", "activation_dropout")
+    model, batches = _model(**dict(zip(names, rates, strict=True))), _batches(num_pairs)
+    settings = replace(SETTINGS, threads=2, sampled_softmax=share)
     with Gradients(model, settings) as gradients:
         first: list[dict[str, torch.Tensor]] = []
         for seed in ((1, 1), (1, 2), (1, 1)):
@@ -181,11 +186,11 @@ def test_an_error_in_a_thread_reaches_the_caller_and_all_threads_are_restored(co
         assert torch.get_num_threads() == 3
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("precision", "share"), [("float32", 1.0), ("bfloat16", 1.0), ("float32", 0.2)])
 @needs_helpers
-def test_helpers_compute_the_gradients_of_threads_bit_for_bit_and_may_be_killed(precision: str) -> None:
+def test_helpers_compute_the_gradients_of_threads_bit_for_bit_and_may_be_killed(precision: str, share: float) -> None:
     model, batches = _model(dropout=0.2), _batches()
-    settings = replace(SETTINGS, threads=3, precision=precision, sampled_softmax=0.2)
+    settings = replace(SETTINGS, threads=3, precision=precision, sampled_softmax=share)
 
     def compute(gradients: Gradients, step: int) -> tuple[float, dict[str, torch.Tensor]]:
         loss = gradients.compute(batches, (1, step), 100, splits=1 + step % 2)[0].item()

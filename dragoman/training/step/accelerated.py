@@ -69,7 +69,7 @@ class Randomness:
 
     def sample_mask(self, count: int, share: float) -> Bool[Tensor, " {count}"]:
         """A mask that is true with probability `share`, rounded to a multiple of 1/65536."""
-        return self._sample_numbers(count) >= _NUM_VALUES // 2 - round(share * _NUM_VALUES)
+        return self._sample_numbers(count) >= _first_of(share)
 
     def _sample_numbers(self, count: int) -> Tensor:
         return random_words(self._generator, (count + 3) // 4).view(torch.int16)[:count]
@@ -103,7 +103,7 @@ class Dropout(nn.Dropout):
 
     @property
     def _first_kept(self) -> int:
-        return _NUM_VALUES // 2 - round(kept_share(self.p) * _NUM_VALUES)
+        return _first_of(kept_share(self.p))
 
     def _mask(self, shape: torch.Size) -> Float[Tensor, "*shape"]:
         """A bfloat16 mask: 1 where an element is kept, else 0."""
@@ -113,6 +113,11 @@ class Dropout(nn.Dropout):
     # torch.compile has nothing to fuse here and cannot view bits as another type. This is what torch.compiler.disable
     # sets, which takes half a second to import.
     _mask._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
+def _first_of(share: float) -> int:
+    """The smallest of the int16 numbers that are the largest `share` of all."""
+    return _NUM_VALUES // 2 - round(share * _NUM_VALUES)
 
 
 def kept_share(rate: float) -> float:

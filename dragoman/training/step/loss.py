@@ -113,9 +113,9 @@ def projected_cross_entropy(
 class TokenSample:
     """Tokens that represent the whole vocabulary in the softmax of one step (Jean et al. 2015, section 3).
 
-    On a CPU, the logits of all tokens take a third of a small model's step. A sample contains padding, all labels of
-    the step, and every other token with a probability q. The exponential of a token that is no label counts 1/q times,
-    so the expectation of the softmax's sum is the sum over the vocabulary.
+    On a CPU, the logits of all tokens take over a quarter of a small model's step. A sample contains padding, all
+    labels of the step, and every other token with a probability q. The exponential of such a token counts 1/q times, so
+    the expectation of the softmax's sum is the sum over the vocabulary.
 
     Attributes
     ----------
