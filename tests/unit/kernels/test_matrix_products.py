@@ -17,18 +17,15 @@ from dragoman.bundle import Weights
 from dragoman.bundle.weights import Product, quantize_weight
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.engines.choice import compile_weights
-from dragoman.engines.compiled.beams import place_rows
 from dragoman.engines.compiled.engine import allocate_rows, allocate_search
 from dragoman.engines.compiled.layers import (
     activate,
-    decode,
-    encode,
     multiply_rows,
     normalize_row,
     softmax,
     store_row,
 )
-from dragoman.engines.compiled.layout import NUMBER_TYPES, Norm, PackedLinear
+from dragoman.engines.compiled.layout import NUMBER_TYPES, BeamRules, Norm, PackedLinear
 from dragoman.engines.compiled.weights import pack_products
 from dragoman.kernels.jit import NO_REFERENCE_COUNTING, jit_without_nan
 from dragoman.kernels.matrix_products import ADD_PRODUCTS, add_split_bytes, add_widened_shorts, dot, keep, weighted_sum
@@ -164,6 +161,7 @@ def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool,
     weights, chosen = compile_weights(Weights.of(model), precision), InferenceSettings(beam_size=1)
     encoder, decoder = weights.encoder(16).record, weights.decoder(16).record
     ids, starts, slots = np.arange(3, 19), np.array([0, 16]), np.zeros(1, np.int64)
+    code, rules = weights.code, BeamRules(beam_size=1, n_best=1, min_tokens=1)
 
     def states(norms: tuple[str, Any, Any], line: Any) -> tuple[bytes, bytes]:
         name, gain, bias = norms
@@ -171,10 +169,10 @@ def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool,
         search = allocate_search(weights, chosen, 1, 16, 16, 0)
         search.live[0], search.ids[0, 0] = 1, 1
         read = encoder._replace(**{name: Norm(gain, bias)}) if hasattr(encoder, name) else encoder
-        encode(read, decoder, weights.shape, rows, search, ids, starts, slots)
+        code.call("encode", read, decoder, weights.shape, rows, search, ids, starts, slots)
         of_sources = rows.inputs.tobytes()
-        place_rows(rows, search, slots, 1)
-        decode(decoder._replace(**{name: Norm(gain, bias)}), weights.shape, rows, 1, search)
+        changed = decoder._replace(**{name: Norm(gain, bias)})
+        code.call("decode_steps", changed, weights.shape, rules, rows, search, slots, slots.copy(), 1, 1)
         return of_sources, rows.inputs.tobytes()
 
     for name in ("self_norm", "cross_norm", "feed_forward_norm", "final_norm")[: 4 if norm_first else 3]:
