@@ -46,7 +46,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python tools/prose.py
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 
 check: lint test
 
